@@ -20,6 +20,7 @@ from penstock.contracts.ids import is_legal_topic_name
 from penstock.kafkawire.schema import NO_UUID
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import Clock, Entropy
+from penstock.runtime.concurrency.slices import Slices
 from penstock_gateway.kafka.error_mapping import error_of
 from penstock_gateway.kafka.topic_cache import TopicCache
 from penstock_gateway.metadata.partition_lookup import READ_UNAVAILABLE
@@ -35,8 +36,9 @@ TICKET_BYTES = 7  # a positive number that is different for each request of a me
 async def topic_ids_by_name(topics: TopicCache, names: Iterable[str]) -> dict[str, bytes]:
     """The topics' ids; zeros for topics that do not exist."""
     asked = list(dict.fromkeys(names))
-    found = await topics.find([name for name in asked if is_legal_topic_name(name)])
-    return {name: found[name].topic_id if name in found else NO_UUID for name in asked}
+    slices = Slices()
+    found = await topics.find([name async for name in slices.of(asked) if is_legal_topic_name(name)])
+    return {name: found[name].topic_id if name in found else NO_UUID async for name in slices.of(asked)}
 
 
 class ShareCommands:

@@ -20,6 +20,7 @@ from penstock.kafkawire.api.alter_client_quotas import (
     EntryResult,
 )
 from penstock.kafkawire.error_codes import ErrorCode
+from penstock.runtime.concurrency.slices import Slices
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.feature_levels import until_level
 from penstock_gateway.kafka.parts import HasClock, HasSequencer
@@ -41,10 +42,13 @@ class Needs(HasClock, HasQuotas, HasSequencer, Protocol):
 async def handle(
     gateway: Needs, client: Client, version: int, request: AlterClientQuotasRequest
 ) -> AlterClientQuotasResponse:
-    entities = [_entity(entry) for entry in request.entries]
+    slices = Slices()
+    entities = [_entity(entry) async for entry in slices.of(request.entries)]
     repeated = duplicates(entities)
     asked = dict(zip(entities, request.entries, strict=True))
-    results = {entity: _validation_error(entity, entry, entity in repeated) for entity, entry in asked.items()}
+    results = {
+        entity: _validation_error(entity, entry, entity in repeated) async for entity, entry in slices.of(asked.items())
+    }
     await until_level(gateway, QUOTAS_LEVEL)
     if gateway.sequencer.seen_level is not None and gateway.sequencer.seen_level < QUOTAS_LEVEL:
         results = dict.fromkeys(asked, NOT_YET)
@@ -59,7 +63,7 @@ async def handle(
     return AlterClientQuotasResponse(
         entries=[
             EntryResult(*result, [EntityData(kind, name) for kind, name in entity])
-            for entity, result in results.items()
+            async for entity, result in slices.of(results.items())
         ]
     )
 

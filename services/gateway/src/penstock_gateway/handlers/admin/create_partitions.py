@@ -14,6 +14,7 @@ from penstock.kafkawire.api.create_partitions import (
     CreatePartitionsTopicResult,
 )
 from penstock.kafkawire.error_codes import ErrorCode
+from penstock.runtime.concurrency.slices import Slices
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import ADMINISTRATION_UNAVAILABLE
 from penstock_gateway.kafka.parts import HasClock, HasDirectory, HasNodes, HasSequencer, HasTopics
@@ -34,12 +35,15 @@ class Needs(HasClock, HasDirectory, HasNodes, HasQuotas, HasSequencer, HasTopics
 async def handle(
     gateway: Needs, client: Client, version: int, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
+    slices = Slices()
     repeated = duplicates(topic.name for topic in request.topics)
-    results = {topic.name: _validation_error(topic, topic.name in repeated) for topic in request.topics}
-    results |= await _assignment_errors(gateway, client, request, results)
+    results = {
+        topic.name: _validation_error(topic, topic.name in repeated) async for topic in slices.of(request.topics)
+    }
+    results |= await _assignment_errors(gateway, client, request, results, slices)
     commands = [
         CreatePartitions(gateway.clock.now_ms(), topic.name, topic.count)
-        for topic in request.topics
+        async for topic in slices.of(request.topics)
         if not results[topic.name][0]
     ]
     outcomes: Sequence[Outcome | None]
@@ -51,14 +55,14 @@ async def handle(
         is_strict = version >= FIRST_VERSION_MUTATIONS
         outcomes = await run_within_quota(gateway, client, commands, added, request.timeout_ms, is_strict=is_strict)
         gateway.topics.remove(command.name for command in commands)
-    for command, outcome in zip(commands, outcomes, strict=True):
+    async for command, outcome in slices.of(zip(commands, outcomes, strict=True)):
         results[command.name] = EXCEEDED if outcome is None else result_of(outcome)
     if not request.validate_only:
         for topic in request.topics:
             if topic.assignments and not results[topic.name][0]:
                 results[topic.name] = await _assign(gateway, topic, request.timeout_ms)
     return CreatePartitionsResponse(
-        results=[CreatePartitionsTopicResult(name, *result) for name, result in results.items()]
+        results=[CreatePartitionsTopicResult(name, *result) async for name, result in slices.of(results.items())]
     )
 
 
@@ -89,12 +93,12 @@ def _validation_error(topic: CreatePartitionsTopic, is_repeated: bool) -> AdminR
 
 
 async def _assignment_errors(
-    gateway: Needs, client: Client, request: CreatePartitionsRequest, results: dict[str, AdminResult]
+    gateway: Needs, client: Client, request: CreatePartitionsRequest, results: dict[str, AdminResult], slices: Slices
 ) -> dict[str, AdminResult]:
     """Errors in assignments of replicas. As in Kafka, other errors of the topic come first."""
     commands = [
         CreatePartitions(gateway.clock.now_ms(), topic.name, topic.count)
-        for topic in request.topics
+        async for topic in slices.of(request.topics)
         if not results[topic.name][0] and topic.assignments is not None
     ]
     outcomes = await run_commands(gateway, commands, request.timeout_ms, validate_only=True)
@@ -106,7 +110,7 @@ async def _assignment_errors(
     except Unavailable as error:
         return found | {name: (ADMINISTRATION_UNAVAILABLE, str(error)) for name in growing}
     brokers = {node.node_id for node in cluster_of(gateway, client).brokers}
-    for topic in request.topics:
+    async for topic in slices.of(request.topics):
         if topic.name in views and topic.assignments is not None:
             added = topic.count - views[topic.name].partitions
             found[topic.name] = _assignment_error([each.broker_ids for each in topic.assignments], added, brokers)

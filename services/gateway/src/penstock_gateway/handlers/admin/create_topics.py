@@ -18,6 +18,7 @@ from penstock.kafkawire.api.create_topics import (
     CreateTopicsResponse,
 )
 from penstock.kafkawire.error_codes import ErrorCode
+from penstock.runtime.concurrency.slices import Slices
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import ADMINISTRATION_UNAVAILABLE
 from penstock_gateway.kafka.feature_levels import until_level
@@ -48,6 +49,7 @@ from penstock_gateway.quotas.quota_cache import HasQuotas
 DEFAULT = -1
 FIRST_VERSION_CONFIGS = 5
 FIRST_VERSION_MUTATIONS = 6  # with an error for topics above the quota (KIP-599)
+RESULT_STEPS = 16  # of a slice: a result has all configurations of its topic
 CONFIGS_DEADLINE_S = 1.0  # short: the topics exist already, and the configurations are only information
 REPLICATION_FACTOR = 1  # without assignments only the leader is reported: the object store keeps the copies
 
@@ -57,13 +59,20 @@ class Needs(HasClock, HasDirectory, HasEntropy, HasNodes, HasQuotas, HasSequence
 
 
 async def handle(gateway: Needs, client: Client, version: int, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    slices = Slices()
     repeated = duplicates(topic.name for topic in request.topics)
     topics = {topic.name: topic for topic in request.topics}
-    await until_level(gateway, max((level_of_configs(_stored_configs(topic)) for topic in request.topics), default=0))
-    results = {name: _rejection(gateway, client, topic, name in repeated) for name, topic in topics.items()}
+    levels = [level_of_configs(_stored_configs(topic)) async for topic in slices.of(request.topics)]
+    await until_level(gateway, max(levels, default=0))
+    is_assigned = any(topic.assignments for topic in request.topics)
+    brokers = {node.node_id for node in cluster_of(gateway, client).brokers} if is_assigned else set()
+    results = {
+        name: _rejection(gateway, brokers, topic, name in repeated) async for name, topic in slices.of(topics.items())
+    }
     doubtful = [name for name, rejected in results.items() if rejected is not None and name not in repeated]
     results |= await _existing(gateway, doubtful)
-    commands = [_command(gateway, topics[name]) for name, rejected in results.items() if rejected is None]
+    good = [name for name, rejected in results.items() if rejected is None]
+    commands = [_command(gateway, topics[name]) async for name in slices.of(good)]
     outcomes: Sequence[Outcome | None]
     if request.validate_only:
         outcomes = await run_commands(gateway, commands, request.timeout_ms, validate_only=True)
@@ -75,14 +84,16 @@ async def handle(gateway: Needs, client: Client, version: int, request: CreateTo
         )
         gateway.topics.remove(command.name for command in commands)
     cluster = await _cluster_configs(gateway, version, outcomes)
-    for command, outcome in zip(commands, outcomes, strict=True):
+    async for command, outcome in slices.of(zip(commands, outcomes, strict=True), RESULT_STEPS):
         results[command.name] = _result(command, outcome, cluster)
     return CreateTopicsResponse(topics=[result for result in results.values() if result is not None])
 
 
-def _rejection(gateway: Needs, client: Client, topic: CreatableTopic, is_repeated: bool) -> CreatableTopicResult | None:
+def _rejection(
+    gateway: Needs, brokers: set[int], topic: CreatableTopic, is_repeated: bool
+) -> CreatableTopicResult | None:
     """The error that the gateway finds without a sequencer, so that the topic stays out of the journal."""
-    error, message = _validation_error(gateway, client, topic, is_repeated)
+    error, message = _validation_error(gateway, brokers, topic, is_repeated)
     if not error:
         return None
     return CreatableTopicResult(
@@ -103,7 +114,7 @@ async def _existing(gateway: Needs, names: list[str]) -> dict[str, CreatableTopi
     }
 
 
-def _validation_error(gateway: Needs, client: Client, topic: CreatableTopic, is_repeated: bool) -> AdminResult:
+def _validation_error(gateway: Needs, brokers: set[int], topic: CreatableTopic, is_repeated: bool) -> AdminResult:
     if is_repeated:
         return ErrorCode.INVALID_REQUEST, "Duplicate topic name."
     if not is_legal_topic_name(topic.name):
@@ -113,16 +124,16 @@ def _validation_error(gateway: Needs, client: Client, topic: CreatableTopic, is_
     error, message = _config_validation_error(gateway, topic)
     if error:
         return error, message
-    return _placement_validation_error(gateway, client, topic)
+    return _placement_validation_error(brokers, topic)
 
 
-def _placement_validation_error(gateway: Needs, client: Client, topic: CreatableTopic) -> AdminResult:
+def _placement_validation_error(brokers: set[int], topic: CreatableTopic) -> AdminResult:
     if topic.assignments and topic.replication_factor != DEFAULT:
         return ErrorCode.INVALID_REQUEST, "the replication factor must be -1 in a request with replica assignments"
     if topic.assignments and topic.num_partitions != DEFAULT:
         return ErrorCode.INVALID_REQUEST, "the number of partitions must be -1 in a request with replica assignments"
     if topic.assignments:
-        return _assignment_error(gateway, client, topic)
+        return _assignment_error(brokers, topic)
     if topic.replication_factor < 1 and topic.replication_factor != DEFAULT:
         return ErrorCode.INVALID_REPLICATION_FACTOR, (
             "Replication factor must be larger than 0, or -1 to use the default value."
@@ -132,12 +143,11 @@ def _placement_validation_error(gateway: Needs, client: Client, topic: Creatable
     return ErrorCode.NONE, None
 
 
-def _assignment_error(gateway: Needs, client: Client, topic: CreatableTopic) -> AdminResult:
+def _assignment_error(brokers: set[int], topic: CreatableTopic) -> AdminResult:
     by_partition = sorted(topic.assignments, key=lambda each: each.partition_index)
     if [each.partition_index for each in by_partition] != list(range(len(by_partition))):
         reason = "partitions should be a consecutive 0-based integer sequence"
         return ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason
-    brokers = {node.node_id for node in cluster_of(gateway, client).brokers}
     return assignment_error([each.broker_ids for each in by_partition], brokers)
 
 

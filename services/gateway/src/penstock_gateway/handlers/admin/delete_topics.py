@@ -16,6 +16,7 @@ from penstock.kafkawire.api.delete_topics import (
     DeleteTopicState,
 )
 from penstock.kafkawire.error_codes import ErrorCode
+from penstock.runtime.concurrency.slices import Slices
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.parts import HasClock, HasSequencer, HasTopics
 from penstock_gateway.metadata.admin_commands import AdminResult, result_of, run_commands
@@ -32,11 +33,12 @@ class Needs(HasClock, HasQuotas, HasSequencer, HasTopics, Protocol):
 
 
 async def handle(gateway: Needs, client: Client, version: int, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    slices = Slices()
     if version >= FIRST_VERSION_IDS:
         asked = Counter(request.topics)
     else:
-        asked = Counter(DeleteTopicState(name) for name in request.topic_names)
-    results = {topic: _validation_error(topic, times) for topic, times in asked.items()}
+        asked = Counter([DeleteTopicState(name) async for name in slices.of(request.topic_names)])
+    results = {topic: _validation_error(topic, times) async for topic, times in slices.of(asked.items())}
     good = [topic for topic, (error, _) in results.items() if not error]
     try:
         found = await _find(gateway, good, request.timeout_ms)
@@ -44,7 +46,7 @@ async def handle(gateway: Needs, client: Client, version: int, request: DeleteTo
         results |= dict.fromkeys(good, result_of(Rejected(Rejection.OUTCOME_UNKNOWN, str(error))))
         found = {}
     else:
-        results |= {topic: (_unknown(topic), None) for topic in good if topic not in found}
+        results |= {topic: (_unknown(topic), None) async for topic in slices.of(good) if topic not in found}
     internal = [topic for topic, view in found.items() if is_internal_topic(view.name)]
     results |= dict.fromkeys(internal, INTERNAL)
     is_strict = version >= FIRST_VERSION_MUTATIONS
@@ -57,12 +59,14 @@ async def handle(gateway: Needs, client: Client, version: int, request: DeleteTo
     found = {topic: view for topic, view in found.items() if topic not in exceeding and topic not in internal}
     commands = [DeleteTopic(gateway.clock.now_ms(), "", view.topic_id) for view in found.values()]
     outcomes = await run_commands(gateway, commands, request.timeout_ms)
-    for topic, outcome in zip(found, outcomes, strict=True):
+    async for topic, outcome in slices.of(zip(found, outcomes, strict=True)):
         results[topic] = result_of(outcome)
         if isinstance(outcome, Rejected) and outcome.rejection == Rejection.UNKNOWN_TOPIC:
             results[topic] = _unknown(topic), None
     gateway.topics.remove(view.name for view in found.values())
-    return DeleteTopicsResponse(responses=[_result(topic, found, *result) for topic, result in results.items()])
+    return DeleteTopicsResponse(
+        responses=[_result(topic, found, *result) async for topic, result in slices.of(results.items())]
+    )
 
 
 async def _find(gateway: Needs, asked: list[DeleteTopicState], timeout_ms: int) -> dict[DeleteTopicState, TopicView]:
@@ -81,8 +85,12 @@ async def _find(gateway: Needs, asked: list[DeleteTopicState], timeout_ms: int) 
     known = (gateway.topics.cached_id(topic_id) for topic_id in topic_ids)
     gateway.topics.remove([*names, *(view.name for view in known if view is not None)])
     by_name, by_id = await gateway.topics.find(names), await gateway.topics.find_ids(topic_ids)
-    found = ((topic, by_id.get(topic.topic_id) if topic.name is None else by_name.get(topic.name)) for topic in asked)
-    return {topic: view for topic, view in found if view is not None}
+    found = {}
+    async for topic in Slices().of(asked):
+        view = by_id.get(topic.topic_id) if topic.name is None else by_name.get(topic.name)
+        if view is not None:
+            found[topic] = view
+    return found
 
 
 def _unknown(topic: DeleteTopicState) -> ErrorCode:

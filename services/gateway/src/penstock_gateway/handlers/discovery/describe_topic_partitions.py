@@ -16,6 +16,7 @@ from penstock.kafkawire.api.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
 )
 from penstock.kafkawire.error_codes import ErrorCode
+from penstock.runtime.concurrency.slices import Slices
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.parts import HasDirectory, HasNodes, HasTopics
 from penstock_gateway.metadata.assigned_replicas import placements
@@ -47,7 +48,7 @@ async def handle(
         )
     found = await _find(gateway, asked, cursor.topic_name)
     partitions_max = max(min(request.response_partition_limit, PARTITIONS_MAX), 1)
-    return _page(found, cursor, partitions_max, cluster_of(gateway, client))
+    return await _page(found, cursor, partitions_max, cluster_of(gateway, client))
 
 
 async def _find(gateway: Needs, asked: Iterable[str], first_name: str) -> _Found:
@@ -56,15 +57,17 @@ async def _find(gateway: Needs, asked: Iterable[str], first_name: str) -> _Found
         views = {view.name: view for view in await gateway.topics.everything() if view.name >= first_name}
         return _Found(sorted(views), views)
     names = sorted(name for name in asked if name >= first_name)
-    legal = [name for name in names if is_legal_topic_name(name)]
+    legal = [name async for name in Slices().of(names) if is_legal_topic_name(name)]
     return _Found(names, await gateway.topics.find(legal))
 
 
-def _page(found: _Found, cursor: Cursor, partitions_max: int, cluster: ClusterView) -> DescribeTopicPartitionsResponse:
+async def _page(
+    found: _Found, cursor: Cursor, partitions_max: int, cluster: ClusterView
+) -> DescribeTopicPartitionsResponse:
     """At most `partitions_max` partitions, and a cursor to the next one."""
     topics: list[DescribeTopicPartitionsResponseTopic] = []
     left = partitions_max
-    for name in found.names:
+    async for name in Slices().of(found.names):
         if not left:
             return DescribeTopicPartitionsResponse(topics=topics, next_cursor=Cursor(name, 0))
         view = found.views.get(name)

@@ -12,6 +12,7 @@ from penstock.kafkawire.api.leave_group import (
     MemberIdentity,
     MemberResponse,
 )
+from penstock.runtime.concurrency.slices import Slices
 from penstock_gateway.coordination.group_commands import group_command
 from penstock_gateway.coordination.known_outage import HasKnownOutage
 from penstock_gateway.kafka.client import Client
@@ -28,7 +29,8 @@ class Needs(HasClock, HasKnownOutage, HasSequencer, Protocol):
 async def handle(gateway: Needs, client: Client, version: int, request: LeaveGroupRequest) -> LeaveGroupResponse:
     is_batched = version >= FIRST_VERSION_BATCHED
     members = request.members if is_batched else [MemberIdentity(request.member_id)]
-    leaving = [LeavingMember(member.member_id, member.group_instance_id) for member in members]
+    slices = Slices()
+    leaving = [LeavingMember(member.member_id, member.group_instance_id) async for member in slices.of(members)]
     seen_sequence = client.seen_sequence
     command = commands.LeaveGroup(gateway.clock.now_ms(), request.group_id, leaving, seen_sequence)
     try:
@@ -38,12 +40,12 @@ async def handle(gateway: Needs, client: Client, version: int, request: LeaveGro
     if isinstance(outcome, Rejected):
         return LeaveGroupResponse(error_code=error_of(outcome.rejection))
     assert isinstance(outcome, PerItem), f"unexpected outcome of a leave: {outcome}"
-    errors = [error_of(rejection) for rejection in outcome.rejections]
+    errors = [error_of(rejection) async for rejection in slices.of(outcome.rejections)]
     if not is_batched:
         return LeaveGroupResponse(error_code=errors[0])
     return LeaveGroupResponse(
         members=[
             MemberResponse(member.member_id, member.group_instance_id, error)
-            for member, error in zip(members, errors, strict=True)
+            async for member, error in slices.of(zip(members, errors, strict=True))
         ]
     )

@@ -14,6 +14,7 @@ from penstock.kafkawire.api.offset_delete import (
     OffsetDeleteResponseTopic,
 )
 from penstock.kafkawire.error_codes import ErrorCode
+from penstock.runtime.concurrency.slices import Slices
 from penstock_gateway.coordination.group_commands import group_command
 from penstock_gateway.coordination.known_outage import HasKnownOutage
 from penstock_gateway.kafka.client import Client
@@ -31,7 +32,12 @@ async def handle(gateway: Needs, client: Client, version: int, request: OffsetDe
     level = gateway.sequencer.seen_level
     if level is not None and level < OFFSET_EXPIRY_LEVEL:  # until the end of an upgrade no sequencer journals it
         return OffsetDeleteResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
-    gone = [DeletedOffset(topic.name, each.partition_index) for topic in request.topics for each in topic.partitions]
+    slices = Slices()
+    gone = [
+        DeletedOffset(topic.name, each.partition_index)
+        async for topic in slices.of(request.topics)
+        async for each in slices.of(topic.partitions)
+    ]
     command = DeleteOffsets(gateway.clock.now_ms(), request.group_id, gone, client.seen_sequence)
     try:
         outcome = await group_command(gateway, client, command)
@@ -43,10 +49,10 @@ async def handle(gateway: Needs, client: Client, version: int, request: OffsetDe
     if Rejection.STALE in outcome.rejections:
         # Clients retry only an error of the whole group. A second deletion of the same offset has no effect.
         return OffsetDeleteResponse(error_code=error_of(Rejection.STALE))
-    return _response(request, outcome)
+    return await _response(request, outcome, slices)
 
 
-def _response(request: OffsetDeleteRequest, outcome: PerItem) -> OffsetDeleteResponse:
+async def _response(request: OffsetDeleteRequest, outcome: PerItem, slices: Slices) -> OffsetDeleteResponse:
     rest = iter(outcome.rejections)
     return OffsetDeleteResponse(
         topics=[
@@ -54,9 +60,9 @@ def _response(request: OffsetDeleteRequest, outcome: PerItem) -> OffsetDeleteRes
                 topic.name,
                 [
                     OffsetDeleteResponsePartition(each.partition_index, error_of(next(rest)))
-                    for each in topic.partitions
+                    async for each in slices.of(topic.partitions)
                 ],
             )
-            for topic in request.topics
+            async for topic in slices.of(request.topics)
         ]
     )

@@ -1,6 +1,5 @@
 """OffsetFetch: reads the committed offsets of groups; as in Kafka, an unknown group has offset -1 and no error."""
 
-from collections.abc import Iterable
 from typing import Protocol
 
 import msgspec
@@ -69,7 +68,7 @@ async def _groups(gateway: Needs, version: int, request: OffsetFetchRequest) -> 
             answers.append(await _group_by_ids(gateway, group, request.require_stable))
         else:
             found = await _find(gateway, _query_of(group), request.require_stable)
-            answers.append(_group_answer(group.group_id, found))
+            answers.append(await _group_answer(group.group_id, found))
         answered.add(group.group_id)
     return answers
 
@@ -86,7 +85,7 @@ async def _group_by_ids(
     except Unavailable:
         return OffsetFetchResponseGroup(group.group_id, error_code=GROUPS_UNAVAILABLE)
     ids |= {each.name: each.topic_id for each in known or ()}
-    answer = _group_answer(group.group_id, found)
+    answer = await _group_answer(group.group_id, found)
     answers = [msgspec.structs.replace(each, topic_id=ids[each.name]) for each in answer.topics if each.name in ids]
     if not found.error:
         answers += [failed_topic(each, ErrorCode.UNKNOWN_TOPIC_ID) for each in topics or () if not each.name]
@@ -118,7 +117,10 @@ async def _find(gateway: HasSequencer, query: GroupOffsetsQuery, require_stable:
         return _Found(GROUPS_UNAVAILABLE, {})
     if view.rejection:
         return _Found(error_of(view.rejection), {})
-    return _Found(ErrorCode.NONE, _by_topic(_settled(each, require_stable) for each in view.offsets))
+    found: dict[str, list[CommittedOffset]] = {}
+    async for each in Slices().of(view.offsets):
+        found.setdefault(each.topic, []).append(_settled(each, require_stable))
+    return _Found(ErrorCode.NONE, found)
 
 
 def _settled(offset: CommittedOffset, require_stable: bool) -> CommittedOffset:
@@ -134,14 +136,8 @@ def _error(offset: CommittedOffset) -> ErrorCode:
     return ErrorCode.UNSTABLE_OFFSET_COMMIT if offset.pending else ErrorCode.NONE
 
 
-def _by_topic(offsets: Iterable[CommittedOffset]) -> dict[str, list[CommittedOffset]]:
-    found: dict[str, list[CommittedOffset]] = {}
-    for offset in offsets:
-        found.setdefault(offset.topic, []).append(offset)
-    return found
-
-
-def _group_answer(group_id: str, found: _Found) -> OffsetFetchResponseGroup:
+async def _group_answer(group_id: str, found: _Found) -> OffsetFetchResponseGroup:
+    slices = Slices()
     topics = [
         OffsetFetchResponseTopics(
             name,
@@ -150,10 +146,10 @@ def _group_answer(group_id: str, found: _Found) -> OffsetFetchResponseGroup:
                 OffsetFetchResponsePartitions(
                     each.partition, each.offset, each.leader_epoch, each.metadata, _error(each)
                 )
-                for each in offsets
+                async for each in slices.of(offsets)
             ],
         )
-        for name, offsets in found.topics.items()
+        async for name, offsets in slices.of(found.topics.items())
     ]
     return OffsetFetchResponseGroup(group_id, topics, found.error)
 

@@ -10,6 +10,7 @@ from penstock.kafkawire.api.delete_share_group_offsets import (
     DeleteShareGroupOffsetsResponse,
     DeleteShareGroupOffsetsResponseTopic,
 )
+from penstock.runtime.concurrency.slices import Slices
 from penstock_gateway.coordination.group_commands import group_command
 from penstock_gateway.coordination.known_outage import HasKnownOutage
 from penstock_gateway.kafka.client import Client
@@ -44,6 +45,6 @@ async def handle(
     return DeleteShareGroupOffsetsResponse(
         responses=[
             DeleteShareGroupOffsetsResponseTopic(name, ids[name], error_of(rejection))
-            for name, rejection in zip(names, outcome.rejections, strict=True)
+            async for name, rejection in Slices().of(zip(names, outcome.rejections, strict=True))
         ]
     )

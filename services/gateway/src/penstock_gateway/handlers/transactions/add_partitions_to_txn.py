@@ -12,6 +12,7 @@ from penstock.kafkawire.api.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
 )
 from penstock.kafkawire.error_codes import ErrorCode
+from penstock.runtime.concurrency.slices import Slices
 from penstock_gateway.coordination.transaction_commands import (
     TRANSACTIONS_UNAVAILABLE,
     fenced_error,
@@ -33,18 +34,21 @@ class Needs(HasClock, HasSequencer, HasTopics, HasTransactionCommands, Protocol)
 async def handle(
     gateway: Needs, client: Client, version: int, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse:
+    slices = Slices()
     if version >= FIRST_VERSION_BATCHED:
         return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    found = await _find(gateway, request)
+    found = await _find(gateway, request, slices)
     if not any(isinstance(each, ErrorCode) for each in found):
         partitions = [each for each in found if isinstance(each, TransactionPartition)]
-        return _response(request, await _add(gateway, client, version, request, partitions))
+        return await _response(request, await _add(gateway, client, version, request, partitions), slices)
     # As in Kafka, one wrong partition prevents all of them.
     errors = [each if isinstance(each, ErrorCode) else ErrorCode.OPERATION_NOT_ATTEMPTED for each in found]
-    return _response(request, errors)
+    return await _response(request, errors, slices)
 
 
-async def _find(gateway: Needs, request: AddPartitionsToTxnRequest) -> list[TransactionPartition | ErrorCode]:
+async def _find(
+    gateway: Needs, request: AddPartitionsToTxnRequest, slices: Slices
+) -> list[TransactionPartition | ErrorCode]:
     """The partitions, or an error for each that does not exist or that no client may write to.
 
     An open transaction in an internal topic would hide its newer records from readers.
@@ -52,9 +56,9 @@ async def _find(gateway: Needs, request: AddPartitionsToTxnRequest) -> list[Tran
     topics = request.v3_and_below_topics
     located = await locate(gateway.topics, (topic.name for topic in topics), unavailable=TRANSACTIONS_UNAVAILABLE)
     found: list[TransactionPartition | ErrorCode] = []
-    for topic in topics:
-        for number in topic.partitions:
-            is_internal = is_internal_topic(topic.name)
+    async for topic in slices.of(topics):
+        is_internal = is_internal_topic(topic.name)
+        async for number in slices.of(topic.partitions):
             view = ErrorCode.INVALID_TOPIC_EXCEPTION if is_internal else located.partition(topic.name, number, -1)
             found.append(view if isinstance(view, ErrorCode) else TransactionPartition(view.topic_id, number))
     return found
@@ -88,13 +92,16 @@ async def _add(
     return [ErrorCode.NONE] * len(partitions)
 
 
-def _response(request: AddPartitionsToTxnRequest, errors: list[ErrorCode]) -> AddPartitionsToTxnResponse:
+async def _response(
+    request: AddPartitionsToTxnRequest, errors: list[ErrorCode], slices: Slices
+) -> AddPartitionsToTxnResponse:
     rest = iter(errors)
     return AddPartitionsToTxnResponse(
         results_by_topic_v3_and_below=[
             AddPartitionsToTxnTopicResult(
-                topic.name, [AddPartitionsToTxnPartitionResult(number, next(rest)) for number in topic.partitions]
+                topic.name,
+                [AddPartitionsToTxnPartitionResult(number, next(rest)) async for number in slices.of(topic.partitions)],
             )
-            for topic in request.v3_and_below_topics
+            async for topic in slices.of(request.v3_and_below_topics)
         ]
     )

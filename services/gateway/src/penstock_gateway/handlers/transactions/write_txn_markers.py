@@ -27,6 +27,7 @@ from penstock.kafkawire.api.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from penstock.kafkawire.error_codes import ErrorCode
+from penstock.runtime.concurrency.slices import Slices
 from penstock_gateway.coordination.transaction_commands import (
     TRANSACTIONS_UNAVAILABLE,
     transaction_command,
@@ -49,14 +50,17 @@ async def handle(
     gateway: Needs, client: Client, version: int, request: WriteTxnMarkersRequest
 ) -> WriteTxnMarkersResponse:
     located = await locate(gateway.topics, (topic.name for marker in request.markers for topic in marker.topics))
-    return WriteTxnMarkersResponse([await _result(gateway, client, located, marker) for marker in request.markers])
+    slices = Slices()
+    return WriteTxnMarkersResponse(
+        [await _result(gateway, client, located, marker, slices) async for marker in slices.of(request.markers)]
+    )
 
 
 async def _result(
-    gateway: Needs, client: Client, located: Located, marker: WritableTxnMarker
+    gateway: Needs, client: Client, located: Located, marker: WritableTxnMarker, slices: Slices
 ) -> WritableTxnMarkerResult:
     partitions = [(topic.name, number) for topic in marker.topics for number in topic.partition_indexes]
-    errors = _validation_errors(located, marker, partitions)
+    errors = await _validation_errors(located, marker, partitions, slices)
     left = [partition for partition in partitions if partition not in errors]
     if left:
         errors |= await _abort(gateway, client, marker, left)
@@ -67,20 +71,20 @@ async def _result(
                 topic.name,
                 [
                     WritableTxnMarkerPartitionResult(number, errors[topic.name, number])
-                    for number in topic.partition_indexes
+                    async for number in slices.of(topic.partition_indexes)
                 ],
             )
-            for topic in marker.topics
+            async for topic in slices.of(marker.topics)
         ],
     )
 
 
-def _validation_errors(
-    located: Located, marker: WritableTxnMarker, partitions: list[Partition]
+async def _validation_errors(
+    located: Located, marker: WritableTxnMarker, partitions: list[Partition], slices: Slices
 ) -> dict[Partition, ErrorCode]:
     """The errors that do not depend on the transaction."""
     validation_errors: dict[Partition, ErrorCode] = {}
-    for name, number in partitions:
+    async for name, number in slices.of(partitions):
         topic = located.partition(name, number, -1)
         if marker.transaction_result:  # only a coordinator may commit, and no client is one
             validation_errors[name, number] = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
