@@ -319,11 +319,11 @@ async def test_express_segments_are_moved_without_spark(world: World) -> None:
 
     async def work() -> None:
         await until(lambda: set(world.levels()) == {1})
+        await until(lambda: world.metric("jobs_total", kind="express", result="done") >= 1)
 
     await while_running([world.compactor()], work)
     world.check_all_readable()
     assert not world.sessions
-    assert world.metric("jobs_total", kind="express", result="done") >= 1
 
 
 async def test_express_segments_are_moved_while_spark_has_as_many_jobs_as_it_may(world: World) -> None:
