@@ -20,8 +20,10 @@ from penstock.contracts.commands import (
     RaiseLevel,
     TransactionPartition,
 )
+from penstock.contracts.errors import Unavailable
 from penstock.contracts.ids import new_segment_id, new_topic_id
 from penstock.contracts.levels import JANITOR_LEVEL, TRANSACTIONS_LEVEL
+from penstock.contracts.rejections import Rejection
 from penstock.objectstore.memory import MemoryStore
 from penstock.segment.keys import segment_key
 from penstock_sequencer.core import queries
@@ -42,6 +44,7 @@ class Sequencer:
     def __init__(self, hides: int | None = None) -> None:
         self.state: State = new_state()
         self._hides = hides
+        self.plan_rejection = Rejection.NONE
 
     def do(self, command: Command) -> None:
         apply_entry(self.state, self.state.sequence + 1, [[command]])
@@ -53,6 +56,10 @@ class Sequencer:
         for each in answer.partitions if name == "plan" else ():
             if each.partition == self._hides:
                 each.extents.clear()
+        if name == "plan" and self.plan_rejection:
+            changes = {"rejection": self.plan_rejection, "high_watermark": 0}
+            plans = [msgspec.structs.replace(each, **changes) for each in answer.partitions]
+            return msgspec.structs.replace(answer, partitions=plans)
         return answer
 
 
@@ -97,6 +104,14 @@ async def test_partitions_that_do_not_fit_in_one_answer_are_queried_again() -> N
     inventory = await inventory_of()
     assert inventory.findings == []
     assert inventory.extents == PARTITIONS * FLUSHES
+
+
+async def test_a_rejection_of_a_newer_release_ends_the_audit() -> None:
+    sequencer = Sequencer()
+    sequencer.do(CreateTopic(NOW_MS, "t", TOPIC, 1, {}))
+    sequencer.plan_rejection = Rejection(9_999)
+    with pytest.raises(Unavailable, match="rejection_9999"):
+        await take_inventory(sequencer, MemoryStore(), "c")  # type: ignore[arg-type]  # the part of a client that is used
 
 
 @pytest.mark.parametrize("partition", range(PARTITIONS))

@@ -1,5 +1,6 @@
 """Messages and journal entries decode to the encoded values, and damaged bytes always raise `Corrupt`."""
 
+import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
@@ -7,8 +8,9 @@ from penstock.contracts import codec, commands, entries, messages
 from penstock.contracts.batches import BatchMeta, BatchResult, BatchRun, Extent, SegmentRef
 from penstock.contracts.errors import Corrupt
 from penstock.contracts.queries import log as queries
-from penstock.contracts.rejections import Rejection
+from penstock.contracts.rejections import Rejection, rejection_text
 
+NEWER_REJECTION = 9_999
 SEGMENT = SegmentRef(b"s" * 16, 0, 1000, "flusher-1", "z1")
 COMMIT = commands.CommitSegment(
     5, b"s" * 16, 1000, "f", "z", [BatchRun(b"t" * 16, 3, 64, [BatchMeta(100, 2, 7, -1, -1, -1, 0)])]
@@ -45,6 +47,20 @@ MESSAGES = [
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
 def test_a_message_reads_back_as_it_was(message: object) -> None:
     assert codec.decode(codec.encode(message), type(message)) == message
+
+
+def test_a_rejection_of_a_newer_release_keeps_its_number() -> None:
+    data = bytes([codec.VERSION]) + msgspec.msgpack.encode(
+        [9, [[2, NEWER_REJECTION, "no"], [10, [0, NEWER_REJECTION]]]]
+    )
+    reply = codec.decode(data, commands.CommandReply)
+    rejected, per_item = reply.outcomes
+    assert isinstance(rejected, commands.Rejected)
+    assert isinstance(per_item, commands.PerItem)
+    assert rejected.rejection == per_item.rejections[1] == NEWER_REJECTION
+    assert per_item.rejections[0] is Rejection.NONE
+    assert rejection_text(rejected.rejection) == "rejection_9999"
+    assert codec.decode(codec.encode(reply), commands.CommandReply) == reply
 
 
 @given(st.lists(st.binary(max_size=50)))

@@ -19,7 +19,7 @@ from penstock.contracts.queries.compaction import (
 from penstock.contracts.queries.janitor import UsageQuery, UsageView
 from penstock.contracts.queries.log import PartitionPlan, Plan, PlanPartition, PlanQuery
 from penstock.contracts.queries.topics import TopicView
-from penstock.contracts.rejections import Rejection
+from penstock.contracts.rejections import Rejection, check_known
 from penstock.objectstore import ObjectStore
 from penstock.objectstore.store import LIST_LIMIT_MAX, Listing
 from penstock.runtime.bus.listings import all_topics
@@ -88,6 +88,8 @@ async def _take_logs(client: SequencerClient, inventory: Inventory, number: int,
 async def _log_starts(client: SequencerClient, topic_id: TopicId, partitions: Sequence[int]) -> dict[int, int]:
     wanted = [PlanPartition(topic_id, each, 0, 0) for each in partitions]
     plan = await client.query("plan", PlanQuery(0, wanted, 0), Plan)
+    for found in plan.partitions:
+        check_known(found.rejection)
     return {
         found.partition: found.log_start_offset
         for found in plan.partitions
@@ -100,6 +102,7 @@ def _take_log(inventory: Inventory, number: int, offset: int, found: PartitionPl
 
     If the plan has no extents although it `had_space` for some, the log ends too early.
     """
+    check_known(found.rejection)
     if found.rejection == Rejection.UNKNOWN_TOPIC:  # it was deleted after the first query
         return None
     if offset < found.log_start_offset:  # retention has moved the log start

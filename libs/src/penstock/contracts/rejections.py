@@ -2,6 +2,8 @@
 
 import enum
 
+from penstock.contracts.errors import Unavailable
+
 
 class Rejection(enum.IntEnum):
     """A value, never an exception. The numbers are stored with results in snapshots, and are never reused."""
@@ -57,10 +59,25 @@ class Rejection(enum.IntEnum):
     INVALID_TOPOLOGY = 140  # of an application of Kafka Streams
     INVALID_RECORD_STATE = 100  # the member has not acquired the records, or has lost them
 
+    @classmethod
+    def _missing_(cls, value: object) -> "Rejection | None":
+        """A rejection that only a newer release knows. It keeps its number, and is equal to no other."""
+        if not isinstance(value, int):
+            return None
+        rejection = int.__new__(cls, value)
+        rejection._name_, rejection._value_ = f"REJECTION_{value}", value
+        return rejection
+
+
+_KNOWN = frozenset(Rejection)
+
 
 def rejection_text(rejection: int) -> str:
-    """The name of a rejection in lower case; the number of one that only a newer release knows."""
-    try:
-        return Rejection(rejection).name.lower()
-    except ValueError:
-        return f"rejection {rejection}"
+    """The name of a rejection in lower case; for one that only a newer release knows, its number."""
+    return Rejection(rejection).name.lower()
+
+
+def check_known(rejection: Rejection) -> None:
+    """`Unavailable` if only a newer release knows the rejection, so that the rest of an answer is not understood."""
+    if rejection not in _KNOWN:
+        raise Unavailable(f"a sequencer answered {rejection_text(rejection)} of a newer release: upgrade this process")

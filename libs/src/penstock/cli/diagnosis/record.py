@@ -22,6 +22,7 @@ from penstock.contracts.ids import TopicId, is_landed, segment_born_ms, topic_id
 from penstock.contracts.messages import Presence
 from penstock.contracts.queries.log import PartitionPlan, Plan, PlanPartition, PlanQuery
 from penstock.contracts.queries.topics import MetadataQuery, MetadataView, TopicView
+from penstock.contracts.rejections import check_known
 from penstock.kafkawire.records import (
     BatchHeader,
     Record,
@@ -96,6 +97,7 @@ async def _topic(sequencers: SequencerClient, name: str, partition: int) -> Topi
 async def _plan(sequencers: SequencerClient, topic_id: TopicId, partition: int, offset: int) -> PartitionPlan:
     wanted = PlanPartition(topic_id, partition, offset, 1)
     plan = (await sequencers.query("plan", PlanQuery(0, [wanted], 1), Plan, deadline_s=DEADLINE_S)).partitions[0]
+    check_known(plan.rejection)
     if offset >= plan.high_watermark:
         raise Invalid(f"there is no record at {offset} yet: the next one gets offset {plan.high_watermark}")
     if offset < plan.log_start_offset or not plan.extents:

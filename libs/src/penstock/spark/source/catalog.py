@@ -21,7 +21,7 @@ from penstock.contracts.queries.log import (
     PlanQuery,
 )
 from penstock.contracts.queries.topics import MetadataQuery, MetadataView, TopicView
-from penstock.contracts.rejections import Rejection
+from penstock.contracts.rejections import Rejection, check_known
 from penstock.runtime.bus.listings import all_topics
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import SystemClock
@@ -116,6 +116,8 @@ class Catalog:
         for first in range(0, len(partitions), PARTITIONS_PER_QUERY):
             some = list(partitions[first : first + PARTITIONS_PER_QUERY])
             plans += (await self._sequencers.query("plan", PlanQuery(0, some, EVERYTHING_BYTES), Plan)).partitions
+        for plan in plans:
+            check_known(plan.rejection)
         return plans
 
 

@@ -14,7 +14,7 @@ from penstock.contracts.ids import SegmentId, TopicId
 from penstock.contracts.queries.compaction import LogsQuery, LogsView, LogTransactions, LogView
 from penstock.contracts.queries.log import Plan, PlanPartition, PlanQuery
 from penstock.contracts.queries.topics import TopicView
-from penstock.contracts.rejections import Rejection
+from penstock.contracts.rejections import Rejection, check_known
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import Clock, Entropy
 from penstock_compactor.jobs.job_client import JobClient
@@ -150,6 +150,7 @@ class KeyWork:
         while offset < each.last_stable_offset:
             wanted = PlanPartition(each.topic_id, each.partition, offset, EXTENTS_BYTES)
             plan = (await self._sequencers.query("plan", PlanQuery(0, [wanted], EXTENTS_BYTES), Plan)).partitions[0]
+            check_known(plan.rejection)
             if not plan.extents:
                 break
             known_end = (

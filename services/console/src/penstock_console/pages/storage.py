@@ -6,7 +6,7 @@ from penstock.contracts.batches import NO_SEGMENT_ID
 from penstock.contracts.queries.compaction import SegmentsQuery, SegmentsView
 from penstock.contracts.queries.janitor import UsageQuery, UsageView
 from penstock.contracts.queries.log import Plan, PlanPartition, PlanQuery
-from penstock.contracts.rejections import Rejection
+from penstock.contracts.rejections import Rejection, check_known
 from penstock_console.pages.context import Request, Sources
 from penstock_console.pages.errors import NotFound
 from penstock_console.pages.topics import found_topic
@@ -119,6 +119,7 @@ async def partition(sources: Sources, _request: Request, name: str, number: int)
     while True:
         wanted = PlanPartition(topic.topic_id, number, offset, BYTES_MAX)
         plan = (await sources.sequencers.query("plan", PlanQuery(0, [wanted], BYTES_MAX), Plan)).partitions[0]
+        check_known(plan.rejection)
         if plan.rejection == Rejection.UNKNOWN_TOPIC:  # it was deleted since the survey
             raise NotFound(f"there is no partition {name}/{number} any more")
         if not plan.extents and offset < plan.log_start_offset:  # records were removed since the survey

@@ -79,7 +79,4 @@ class CloseConnection(Exception):
 
 def error_of(rejection: int) -> ErrorCode:
     """Kafka's code for a rejection; `UNKNOWN_SERVER_ERROR` for one that only a newer release knows."""
-    try:
-        return REJECTIONS[Rejection(rejection)]
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
+    return REJECTIONS.get(Rejection(rejection), ErrorCode.UNKNOWN_SERVER_ERROR)
