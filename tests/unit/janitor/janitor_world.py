@@ -26,6 +26,7 @@ from penstock.contracts.commands import (
     Done,
     Outcome,
     RaiseLevel,
+    Rejected,
     Tick,
     TopicCreated,
 )
@@ -33,6 +34,7 @@ from penstock.contracts.errors import Unavailable
 from penstock.contracts.ids import NO_TOPIC_ID, SegmentId, TopicId, new_segment_id, new_topic_id
 from penstock.contracts.levels import NEWEST_LEVEL, level_of
 from penstock.contracts.queries.janitor import JournalQuery, JournalView
+from penstock.contracts.rejections import Rejection
 from penstock.objectstore import NotDeleted, Throttled, Unfinished
 from penstock.objectstore.memory import MemoryStore
 from penstock.objectstore.store import LIST_LIMIT_MAX, Listing, PartedPut
@@ -253,6 +255,7 @@ class World:
         self.journal_ahead_ms = 0
         self.takes_snapshots = True
         self.is_down = False
+        self.rejects: tuple[type[Command], ...] = ()  # kinds of commands
         self.store = CheckedStore(self)
         self.running: dict[str, Running] = {}
         self.applied: list[Command] = []
@@ -284,8 +287,14 @@ class World:
             return
         commands = codec.decode(message.data, CommandRequest).commands
         failure = None if level_of(commands) <= self.state.level else f"commands of level {level_of(commands)}"
-        outcomes = self.apply(*commands) if failure is None else []
+        outcomes = self._outcomes(commands) if failure is None else []
         await message.respond(codec.encode(CommandReply(self.state.sequence, outcomes, failure, self.state.clock_ms)))
+
+    def _outcomes(self, commands: list[Command]) -> list[Outcome]:
+        """The outcomes of the state machine, or rejections of the kinds of commands that the test rejects."""
+        accepted = iter(self.apply(*(each for each in commands if not isinstance(each, self.rejects))))
+        rejected = Rejected(Rejection.INVALID_REQUEST)
+        return [rejected if isinstance(each, self.rejects) else next(accepted) for each in commands]
 
     async def _take_query(self, message: Inbound) -> None:
         if self.is_down:

@@ -4,6 +4,7 @@ import itertools
 
 from structlog.testing import capture_logs
 
+from penstock.contracts.commands import RemoveSegments
 from penstock_janitor.rules.journal import Identity
 from tests.testkit.fakes.virtual_time import in_virtual_time
 from tests.unit.janitor.janitor_world import GRACE_S, HOUR_MS, MINUTE_MS, World, world
@@ -33,6 +34,21 @@ async def test_a_dead_segment_is_deleted_after_the_grace_and_then_removed() -> N
         assert key not in await built.store.keys()
         assert len(built.state.segments) == 0
         assert running.metric("deleted_objects_total", reason="condemned") == 1
+
+
+@in_virtual_time
+async def test_a_rejected_removal_is_reported_and_sent_again() -> None:
+    async with world() as built:
+        running = built.start()
+        built.rejects = (RemoveSegments,)
+        await mark_dead(built)
+        await built.go_on(GRACE_S + SLACK_S)
+        assert "INVALID_REQUEST" in running.degraded["reaper"]
+        assert len(built.state.segments) == 1
+        built.rejects = ()
+        await built.go_on(SLACK_S)
+        assert running.degraded["reaper"] == ""
+        assert len(built.state.segments) == 0
 
 
 @in_virtual_time

@@ -31,6 +31,23 @@ async def test_old_records_expire_within_one_search_and_their_object_is_deleted_
 
 
 @in_virtual_time
+async def test_a_rejected_expiry_is_reported_and_sent_again() -> None:
+    async with world() as built:
+        running = built.start()
+        built.rejects = (ExpireLogs,)
+        topic_id = built.create_topic("t", retention_bytes="100")
+        for _ in range(2):
+            await built.flush("t")
+        await built.go_on(SEARCH_S)
+        assert "INVALID_REQUEST" in running.degraded["retention"]
+        assert _log_start(built, topic_id) == 0
+        built.rejects = ()
+        await built.go_on(2 * SEARCH_S)
+        assert running.degraded["retention"] == ""
+        assert _log_start(built, topic_id) == 1
+
+
+@in_virtual_time
 async def test_records_beyond_the_byte_limit_expire_from_the_start_of_the_log() -> None:
     async with world() as built:
         built.start()

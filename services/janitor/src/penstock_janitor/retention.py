@@ -23,6 +23,7 @@ from penstock.contracts.queries.janitor import OverdueLog, RetentionQuery, Reten
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import Clock
 from penstock_janitor.coordination.guard import Guard
+from penstock_janitor.coordination.outcomes import accepted
 from penstock_janitor.coordination.task_leases import (
     COMMAND_DEADLINE_S,
     LeasedTasks,
@@ -150,12 +151,12 @@ class Retention:
         while is_more and not self._draining.is_set():
             command = ExpireLogs(self._clock.now_ms(), logs)
             (outcome,) = await self._sequencers.command([command], deadline_s=COMMAND_DEADLINE_S)
-            assert isinstance(outcome, LogsTrimmed), f"a sequencer answered {outcome} to ExpireLogs"
-            step_extents = sum(each.extents for each in outcome.logs)
-            step_bytes = sum(each.dropped_bytes for each in outcome.logs)
+            trimmed = accepted(outcome, LogsTrimmed, "the expiry of records")
+            step_extents = sum(each.extents for each in trimmed.logs)
+            step_bytes = sum(each.dropped_bytes for each in trimmed.logs)
             self._count(step_extents, step_bytes)
             extents, dropped_bytes = extents + step_extents, dropped_bytes + step_bytes
-            is_more = outcome.is_more and step_extents > 0
+            is_more = trimmed.is_more and step_extents > 0
             await self._renew(current)
         if extents:
             log.info("records_expired", logs=len(logs), extents=extents, bytes=dropped_bytes)
@@ -168,10 +169,10 @@ class Retention:
         while is_more and not self._draining.is_set():
             command = DropExtents(self._clock.now_ms())
             (outcome,) = await self._sequencers.command([command], deadline_s=COMMAND_DEADLINE_S)
-            assert isinstance(outcome, ExtentsDropped), f"a sequencer answered {outcome} to DropExtents"
-            self._count(outcome.extents, outcome.dropped_bytes)
-            extents, dropped_bytes = extents + outcome.extents, dropped_bytes + outcome.dropped_bytes
-            is_more = outcome.is_more
+            dropped = accepted(outcome, ExtentsDropped, "the removal of extents")
+            self._count(dropped.extents, dropped.dropped_bytes)
+            extents, dropped_bytes = extents + dropped.extents, dropped_bytes + dropped.dropped_bytes
+            is_more = dropped.is_more
             await self._renew(current)
         if extents:
             log.info("extents_dropped", extents=extents, bytes=dropped_bytes)

@@ -5,11 +5,12 @@ from typing import Protocol
 
 import msgspec
 
-from penstock.contracts.commands import NO_TASK, Command, EndTaskLease, Outcome, Rejected, TakeTaskLease, TaskLeaseTaken
+from penstock.contracts.commands import NO_TASK, Command, EndTaskLease, TakeTaskLease, TaskLeaseTaken
 from penstock.contracts.errors import Conflict, PenstockError
 from penstock.contracts.queries.janitor import UsageQuery, UsageView
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import Clock
+from penstock_janitor.coordination.outcomes import accepted
 
 COMMAND_DEADLINE_S = 30.0
 
@@ -107,7 +108,7 @@ class JournalTaskLeases:
 
     async def _request(self, commands: list[Command]) -> list[TaskLeaseTaken]:
         outcomes = await self._sequencers.command(commands, deadline_s=COMMAND_DEADLINE_S)
-        return [_taken(outcome) for outcome in outcomes]
+        return [accepted(outcome, TaskLeaseTaken, "the task lease") for outcome in outcomes]
 
 
 class OwnTaskLeases:
@@ -135,10 +136,3 @@ async def return_undone(tasks: TaskLeases, leased: LeasedTasks) -> None:
     """Return tasks that failed. If the sequencers do not answer either, the leases end by themselves."""
     with contextlib.suppress(PenstockError):
         await tasks.end(leased, done=False)
-
-
-def _taken(outcome: Outcome) -> TaskLeaseTaken:
-    if isinstance(outcome, Rejected):
-        raise Conflict(f"the task lease is rejected: {outcome.rejection.name} {outcome.message}")
-    assert isinstance(outcome, TaskLeaseTaken), f"a sequencer answered {outcome} to a task lease"
-    return outcome

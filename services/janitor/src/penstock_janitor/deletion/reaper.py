@@ -32,6 +32,7 @@ from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import Clock, Entropy
 from penstock.segment.keys import segment_key
 from penstock_janitor.coordination.guard import Guard
+from penstock_janitor.coordination.outcomes import accepted
 from penstock_janitor.deletion.deleter import Deleted, Deleter, PendingDelete
 from penstock_janitor.metrics import JanitorMetrics
 from penstock_janitor.rules.classification import Now, Rules, classify_dead, classify_segment
@@ -174,8 +175,11 @@ class Reaper:
 
 
 def _check_removed(outcome: Outcome, gone: Sequence[PendingDelete]) -> None:
-    """Log removals that the journal rejected. There are none, because a janitor deletes only dead segments."""
-    assert isinstance(outcome, PerItem), f"a sequencer answered {outcome} to a removal of segments"
-    for rejection, each in zip(outcome.rejections, gone, strict=True):
+    """Log removals that the journal rejected. There are none, because a janitor deletes only dead segments.
+
+    `Conflict` if it rejected the command: these segments are still dead, and a later step removes them.
+    """
+    rejections = accepted(outcome, PerItem, "the removal of segments").rejections
+    for rejection, each in zip(rejections, gone, strict=True):
         if rejection is not Rejection.NONE:
             log.error("segment_not_removed", key=each.key, rejection=rejection.name)
