@@ -252,6 +252,39 @@ async def test_plain_objects_are_read_only_if_that_is_allowed() -> None:
     assert [listed.size_bytes for listed in await store.list("small")] == [3]
 
 
+class DenyingStore(MemoryStore):
+    """Denies its next reads of ranges, as S3 does for a moment after a change of permissions."""
+
+    denied = 0
+
+    async def get_up_to(self, key: str, position: int, length: int) -> bytes:
+        if self.denied:
+            self.denied -= 1
+            raise Invalid("s3 answered AccessDenied")
+        return await super().get_up_to(key, position, length)
+
+
+@pytest.mark.parametrize("denied", [1, 2])
+async def test_a_read_that_is_denied_for_a_moment_returns_no_encrypted_bytes(denied: int) -> None:
+    inner = DenyingStore()
+    store = encrypted(inner, plain=Plain.READ)
+    await store.put("a", [PLANTED])
+    inner.denied = denied
+    with pytest.raises(Invalid, match="AccessDenied"):
+        await store.get_range("a", 0, len(PLANTED))
+    assert await store.get_range("a", 0, len(PLANTED)) == PLANTED
+
+
+async def test_a_listing_that_is_denied_for_a_moment_records_no_object_as_plain() -> None:
+    inner = DenyingStore()
+    store = encrypted(inner, plain=Plain.READ)
+    await store.put("a", [PLANTED])
+    inner.denied = 1
+    with pytest.raises(Invalid, match="AccessDenied"):
+        await store.list("")
+    assert [listed.size_bytes for listed in await store.list("")] == [len(PLANTED)]
+
+
 async def test_damage_stays_damage_where_plain_objects_are_allowed() -> None:
     inner = MemoryStore()
     store = encrypted(inner, plain=Plain.READ)

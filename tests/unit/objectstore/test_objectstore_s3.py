@@ -20,6 +20,7 @@ from penstock.objectstore import (
     Throttled,
     Unfinished,
 )
+from penstock.objectstore.errors import RangeBeyond
 from penstock.objectstore.s3 import S3Store, make_s3_bucket, open_s3_store
 from penstock.objectstore.store import PART_BYTES_MIN
 
@@ -100,7 +101,7 @@ def server(listening: ScriptedServer, store: ObjectStore) -> ScriptedServer:
         (answer(404, "NoSuchBucket"), Invalid),
         (answer(403, "AccessDenied"), Invalid),
         (answer(400, "InvalidRequest"), Invalid),
-        (answer(416, "InvalidRange"), Invalid),
+        (answer(416, "InvalidRange"), RangeBeyond),
         (answer(200, body=b"too few", length=100), Unavailable),
         (b"", Unavailable),
         (b"not http at all\r\n\r\n", Unavailable),

@@ -9,6 +9,10 @@ class NotFound(Invalid):
     """No object has this key."""
 
 
+class RangeBeyond(Invalid):
+    """The object ends before the end of the range."""
+
+
 class AlreadyExists(Conflict):
     """A create-only put found an object under its key."""
 

@@ -18,7 +18,7 @@ from botocore.exceptions import (
 from botocore.parsers import ResponseParserError
 
 from penstock.contracts.errors import Invalid, PenstockError, Unavailable
-from penstock.objectstore.errors import EtagMismatch, NotFound, Throttled
+from penstock.objectstore.errors import EtagMismatch, NotFound, RangeBeyond, Throttled
 
 # Errors that a retry would get again.
 _SETTINGS_ERRORS = (
@@ -102,6 +102,8 @@ def error_of(code: str, status: int, what: str, message: str = "") -> PenstockEr
         return NotFound(f"no object or upload: {what}")
     if code in {"PreconditionFailed", "412"}:
         return EtagMismatch(f"another version or none: {what}")
+    if code == "InvalidRange" or status == 416:
+        return RangeBeyond(f"a range beyond the end of the object: {what}")
     # Another conditional request was in progress. S3 demands a retry, so this answer decides nothing.
     if status >= 500 or status == 409 or code in {"RequestTimeout", "InternalError", "ConditionalRequestConflict"}:
         return Unavailable(text)

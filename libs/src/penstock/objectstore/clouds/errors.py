@@ -17,7 +17,7 @@ from obstore.exceptions import (
 )
 
 from penstock.contracts.errors import Invalid, PenstockError, Unavailable
-from penstock.objectstore.errors import AlreadyExists, EtagMismatch, NotFound, Throttled
+from penstock.objectstore.errors import AlreadyExists, EtagMismatch, NotFound, RangeBeyond, Throttled
 
 _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>(\w+)</Code>")
@@ -28,10 +28,6 @@ _KEY_ADVICE = "check the credentials, and that they may list, read, write and de
 _TEXT_CHARACTERS = 300
 # From a server, from obstore in memory, and from Azurite for an empty object.
 _RANGE_BEYOND = re.compile(r"status code: 416|Wanted range starting at|\"bytes 0--1/0\"")
-
-
-class RangeBeyond(Exception):
-    """The range starts after the end of the object."""
 
 
 @contextlib.contextmanager
@@ -51,7 +47,7 @@ def translated(what: str) -> Iterator[None]:
         raise Invalid(f"{sentence(error)}: {what}") from error
     except BaseError as error:
         if _RANGE_BEYOND.search(str(error)):
-            raise RangeBeyond from error
+            raise RangeBeyond(f"a range beyond the end of the object: {what}") from error
         status = _STATUS.search(str(error))
         raise error_of(int(status[1]) if status else 0, sentence(error), what) from error
     except (aiohttp.ClientError, TimeoutError, OSError) as error:

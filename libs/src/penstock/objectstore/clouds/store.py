@@ -9,8 +9,8 @@ import obstore
 
 from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import Invalid, PenstockError
-from penstock.objectstore.clouds.errors import RangeBeyond, translated
-from penstock.objectstore.errors import EtagMismatch, NotDeleted, NotFound
+from penstock.objectstore.clouds.errors import translated
+from penstock.objectstore.errors import EtagMismatch, NotDeleted, NotFound, RangeBeyond
 from penstock.objectstore.limits import CloudLimits
 from penstock.objectstore.store import (
     DELETE_KEYS_MAX,

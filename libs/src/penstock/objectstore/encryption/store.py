@@ -10,7 +10,7 @@ from penstock.contracts.errors import Corrupt, Invalid
 from penstock.objectstore.encryption import chunks
 from penstock.objectstore.encryption.chunks import CHUNK_BYTES, HEAD_BYTES, NONCE_BYTES, STORED_BYTES, Opened
 from penstock.objectstore.encryption.keys import Keys
-from penstock.objectstore.errors import NotFound
+from penstock.objectstore.errors import NotFound, RangeBeyond
 from penstock.objectstore.store import (
     LIST_LIMIT_MAX,
     Listing,
@@ -143,9 +143,7 @@ class EncryptedStore:
         """The id of the key that an object is encrypted with; None if it is not encrypted."""
         try:
             head = await self._inner.get_up_to(key, 0, HEAD_BYTES)
-        except NotFound:
-            raise
-        except Invalid:  # an encrypted object is never empty
+        except RangeBeyond:  # an encrypted object is never empty
             return None
         return chunks.key_id_of(head) if chunks.is_sealed(head) and len(head) == HEAD_BYTES else None
 
