@@ -279,6 +279,12 @@ async def test_a_delete_names_the_keys_in_doubt_at_its_deadline() -> None:
     assert (raised.value.keys, raised.value.rejected) == (("a", "b"), ())
 
 
+async def test_a_delete_of_no_objects_needs_no_store() -> None:
+    away = FaultyStore(*["before"] * 99)
+    await retrying(away).delete([])
+    assert away.calls == []
+
+
 async def test_a_delete_that_can_never_succeed_is_passed_on_at_once() -> None:
     inner = FaultyStore(Invalid("no bucket"))
     with pytest.raises(Invalid, match="no bucket"):

@@ -80,6 +80,8 @@ class RetryingStore:
     async def delete(self, keys: Sequence[str]) -> None:
         """As in every store; only keys in doubt are deleted again, and `NotDeleted` names the keys still in doubt."""
         check_keys(keys)
+        if not keys:
+            return
         left, rejected, why = list(keys), list[str](), ""
 
         async def attempt() -> None:
