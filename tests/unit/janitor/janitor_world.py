@@ -30,7 +30,7 @@ from penstock.contracts.commands import (
     Tick,
     TopicCreated,
 )
-from penstock.contracts.errors import Unavailable
+from penstock.contracts.errors import Invalid, Unavailable
 from penstock.contracts.ids import NO_TOPIC_ID, SegmentId, TopicId, new_segment_id, new_topic_id
 from penstock.contracts.levels import NEWEST_LEVEL, level_of
 from penstock.contracts.queries.janitor import JournalQuery, JournalView
@@ -130,6 +130,7 @@ class CheckedStore:
         self.objects = MemoryStore(now_ms=world.clock.now_ms)
         self.deleted: list[str] = []  # keys in the order of the requests, also those that failed
         self.rejected: set[str] = set()  # keys that cannot be deleted
+        self.kept_uploads: set[str] = set()  # keys whose uploads cannot be aborted
         self.throttled = 0  # the number of next deletions that are throttled
         self.delete_times_s: list[float] = []
         self._world = world
@@ -145,6 +146,11 @@ class CheckedStore:
         await self.objects.delete([key for key in keys if key not in self.rejected])
         if left:
             raise NotDeleted("access denied", left, left)
+
+    async def abort_unfinished(self, unfinished: Unfinished) -> None:
+        if unfinished.key in self.kept_uploads:
+            raise Invalid("access denied")
+        await self.objects.abort_unfinished(unfinished)
 
     async def keys(self) -> list[str]:
         return [info.key for info in await self.objects.list("")]
@@ -186,7 +192,7 @@ class CrashingStore:
         return uploads
 
     async def abort_unfinished(self, unfinished: Unfinished) -> None:
-        await self._plan.call("abort_unfinished", lambda: self._objects.abort_unfinished(unfinished))
+        await self._plan.call("abort_unfinished", lambda: self._shared.abort_unfinished(unfinished))
 
     async def close(self) -> None:
         """There is nothing to close."""

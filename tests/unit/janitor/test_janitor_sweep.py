@@ -253,6 +253,25 @@ async def test_abandoned_uploads_are_aborted_when_they_are_old() -> None:
 
 
 @in_virtual_time
+async def test_an_upload_that_cannot_be_aborted_does_not_end_the_maintenance() -> None:
+    async with world() as built:
+        kept, other = (f"{CLUSTER}/segments/003/1-{name}" for name in ("kept", "other"))
+        for key in (kept, other):
+            await built.store.objects.begin_parts(key, PART_BYTES_MIN)
+        built.store.kept_uploads.add(kept)
+        await built.store.objects.put(f"{CLUSTER}/zzz", [b"?"])
+        running = built.start(**QUICK)
+        with capture_logs() as logs:
+            await built.go_on(AGE_S + 2 * INTERVAL_S)
+        assert [upload.key for upload in await built.store.objects.unfinished(f"{CLUSTER}/")] == [kept]
+        assert running.metric("unknown_objects", where="elsewhere") == 1
+        reported = [each for each in logs if each["event"] == "upload_not_aborted"]
+        assert reported
+        assert {each["key"] for each in reported} == {kept}
+        assert running.metric("failures_total", loop="house") == len(reported)
+
+
+@in_virtual_time
 async def test_a_sweep_continues_where_a_janitor_died() -> None:
     async with world() as built:
         first = built.start("janitor-1", **QUICK)

@@ -32,6 +32,7 @@ from penstock_janitor.rules.classification import Now, Rules, classify_cleanup, 
 
 WAIT_MAX_S = 60.0
 LOGGED_MAX = 20  # unknown keys that one step writes to the log
+FAILURES_MAX = 20  # aborts that fail in one step, because each of them may take all its retries
 NO_PREFIX = ""  # the store's address contains the prefix
 LAST_NAME = "z" * 200  # sorts after every other name: the last letter, and as many as a part of a key may have
 
@@ -83,13 +84,22 @@ class StoreMaintenance:
         return min(self._interval_s, WAIT_MAX_S)
 
     async def _end_uploads(self, leased: LeasedTasks) -> None:
-        """Abort old uploads from one answer of the store. The next step aborts the rest."""
+        """Abort old uploads from one answer of the store. The next step aborts the rest, also those that failed."""
+        failures = 0
         for upload in await self._store.unfinished(self._prefix):
             now = Now(leased.clock_ms, self._clock.now_ms())
             classification = classify_unfinished(upload.begun_ms, now, self._rules)
-            if classification.is_deletable:
+            if not classification.is_deletable:
+                continue
+            try:
                 await self._deleter.end_upload(upload, classification)
-                await self._tasks.renew(leased)
+            except PenstockError as error:
+                self._metrics.failures.labels("house").inc()
+                log.warning("upload_not_aborted", key=upload.key, reason=str(error))
+                failures += 1
+            await self._tasks.renew(leased)
+            if failures >= FAILURES_MAX:
+                break
 
     async def _look_elsewhere(self, leased: LeasedTasks) -> None:
         """Count unknown keys of the cluster, and delete objects of cleanups. The sweep lists the shards of segments."""
