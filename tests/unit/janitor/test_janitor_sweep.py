@@ -18,6 +18,7 @@ from penstock_janitor.app import JanitorLimits
 from penstock_janitor.coordination.guard import Guard, marker_key
 from penstock_janitor.coordination.task_leases import LeasedTasks, TaskKind
 from penstock_janitor.deletion.deleter import Deleter
+from penstock_janitor.deletion.maintenance import LOGGED_MAX
 from penstock_janitor.deletion.sweep import Sweep, SweepLimits
 from penstock_janitor.metrics import JanitorMetrics
 from penstock_janitor.rules.classification import ORPHAN_AGE_MIN_MS, Rules
@@ -423,30 +424,52 @@ class AnsweringSequencers:
         return self._view
 
 
-async def test_unknown_objects_leave_the_metric_when_another_janitor_may_count_them() -> None:
-    registry, clock, draining = CollectorRegistry(), ManualClock(), asyncio.Event()
-    metrics, store = JanitorMetrics(registry), MemoryStore()
-    await store.put(f"{CLUSTER}/segments/003/strange", [b"?"])
-    marked = Identity("journal", "2026-01-01T00:00:00Z")
+async def lone(store: MemoryStore, registry: CollectorRegistry, clock: ManualClock, task: int) -> dict[str, Any]:
+    """The parts of a loop that gets one task, without a janitor around it."""
+    metrics, marked = JanitorMetrics(registry), Identity("journal", "2026-01-01T00:00:00Z")
     sequencers: Any = AnsweringSequencers(JournalView(1, marked.stream, marked.created))
     await store.put(marker_key(CLUSTER), [msgspec.json.encode(marked)])
-    sweep = Sweep(
-        cluster=CLUSTER,
-        store=store,
-        sequencers=sequencers,
-        guard=Guard(store, sequencers, CLUSTER),
-        tasks=OneLease(3),
-        deleter=Deleter(store=store, metrics=metrics, set_degraded=lambda _name, _reason: None, dry_run=False),
-        rules=Rules(0),
-        clock=clock,
-        metrics=metrics,
-        interval_s=INTERVAL_S,
-        draining=draining,
-        limits=SweepLimits(),
-    )
+    return {
+        "cluster": CLUSTER,
+        "store": store,
+        "guard": Guard(store, sequencers, CLUSTER),
+        "tasks": OneLease(task),
+        "deleter": Deleter(store=store, metrics=metrics, set_degraded=lambda _name, _reason: None, dry_run=False),
+        "rules": Rules(0),
+        "clock": clock,
+        "metrics": metrics,
+        "interval_s": INTERVAL_S,
+    }
+
+
+async def lone_sweep(store: MemoryStore, registry: CollectorRegistry, clock: ManualClock) -> Sweep:
+    parts = await lone(store, registry, clock, 3)
+    sequencers: Any = None  # only suspects need it
+    return Sweep(**parts, sequencers=sequencers, draining=asyncio.Event(), limits=SweepLimits())
+
+
+def unknown(registry: CollectorRegistry, where: str) -> float | None:
+    return registry.get_sample_value("penstock_janitor_unknown_objects", {"where": where})
+
+
+async def test_unknown_objects_leave_the_metric_when_another_janitor_may_count_them() -> None:
+    store, registry, clock = MemoryStore(), CollectorRegistry(), ManualClock()
+    await store.put(f"{CLUSTER}/segments/003/strange", [b"?"])
+    sweep = await lone_sweep(store, registry, clock)
     counts = []
     for _ in range(4):
         await sweep.step()
-        counts.append(registry.get_sample_value("penstock_janitor_unknown_objects", {"where": "segments"}))
+        counts.append(unknown(registry, "segments"))
         clock.now_s += INTERVAL_S
     assert counts == [1, 1, 1, 0]
+
+
+async def test_a_sweep_logs_some_of_many_unknown_keys_and_counts_all() -> None:
+    store, registry = MemoryStore(), CollectorRegistry()
+    for number in range(LOGGED_MAX + 10):
+        await store.put(f"{CLUSTER}/segments/003/strange-{number:02}", [b"?"])
+    sweep = await lone_sweep(store, registry, ManualClock())
+    with capture_logs() as logs:
+        await sweep.step()
+    assert unknown(registry, "segments") == LOGGED_MAX + 10
+    assert len([each for each in logs if each["event"] == "object_unknown"]) == LOGGED_MAX

@@ -26,6 +26,7 @@ from penstock.segment.keys import parse_own_segment_key, segments_prefix
 from penstock_janitor.coordination.guard import Guard
 from penstock_janitor.coordination.task_leases import LeasedTasks, TaskKind, TaskLeases, return_undone
 from penstock_janitor.deletion.deleter import Deleted, Deleter, PendingDelete
+from penstock_janitor.deletion.maintenance import LOGGED_MAX
 from penstock_janitor.metrics import JanitorMetrics
 from penstock_janitor.rules.classification import Now, Rules, classify_segment, may_be_orphan
 from penstock_janitor.rules.journal import NEVER, rebuilt_ms
@@ -92,6 +93,7 @@ class Sweep:
         self._kind = TaskKind(0, count, int(interval_s * 1000))
         self._orphaned: dict[int, tuple[float, int]] = {}  # task -> when its last orphan was found, bytes of all
         self._unknown: dict[int, tuple[float, int]] = {}  # task -> when its last unknown key was found, number of all
+        self._logged = 0  # unknown keys, in this step
 
     async def step(self) -> float:
         """Search some shards, if any are due; return the seconds until the next step."""
@@ -112,6 +114,7 @@ class Sweep:
     async def _scan(self, leased: LeasedTasks) -> bool:
         """Do the tasks one after the other; false if a drain ended them early."""
         suspects: list[Suspect] = []
+        self._logged = 0
         for number in leased.numbers:
             self._orphaned.pop(number, None)
             self._unknown.pop(number, None)
@@ -141,7 +144,9 @@ class Sweep:
                 level, segment_id = parse_own_segment_key(info.key, NO_PREFIX, self._cluster)
             except Invalid:
                 self._unknown[number] = (self._clock.monotonic_s(), self._unknown.get(number, (0, 0))[1] + 1)
-                log.warning("object_unknown", key=info.key, bytes=info.size_bytes)
+                self._logged += 1
+                if self._logged <= LOGGED_MAX:
+                    log.warning("object_unknown", key=info.key, bytes=info.size_bytes)
                 continue
             if may_be_orphan(segment_id, now, self._rules):
                 suspects.append(Suspect(info, level, segment_id))
