@@ -9,7 +9,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
-from penstock.contracts.commands import SHARD_TASKS, TakeTaskLease
+from penstock.contracts.commands import MAINTENANCE_TASK, SHARD_TASKS, TakeTaskLease
 from penstock.contracts.queries.janitor import JournalView
 from penstock.objectstore.memory import MemoryStore
 from penstock.objectstore.store import PART_BYTES_MIN
@@ -18,7 +18,7 @@ from penstock_janitor.app import JanitorLimits
 from penstock_janitor.coordination.guard import Guard, marker_key
 from penstock_janitor.coordination.task_leases import LeasedTasks, TaskKind
 from penstock_janitor.deletion.deleter import Deleter
-from penstock_janitor.deletion.maintenance import LOGGED_MAX
+from penstock_janitor.deletion.maintenance import LOGGED_MAX, StoreMaintenance
 from penstock_janitor.deletion.sweep import Sweep, SweepLimits
 from penstock_janitor.metrics import JanitorMetrics
 from penstock_janitor.rules.classification import ORPHAN_AGE_MIN_MS, Rules
@@ -452,14 +452,19 @@ def unknown(registry: CollectorRegistry, where: str) -> float | None:
     return registry.get_sample_value("penstock_janitor_unknown_objects", {"where": where})
 
 
-async def test_unknown_objects_leave_the_metric_when_another_janitor_may_count_them() -> None:
+@pytest.mark.parametrize(("where", "key"), [("segments", "segments/003/strange"), ("elsewhere", "strange")])
+async def test_unknown_objects_leave_the_metric_when_another_janitor_may_count_them(where: str, key: str) -> None:
     store, registry, clock = MemoryStore(), CollectorRegistry(), ManualClock()
-    await store.put(f"{CLUSTER}/segments/003/strange", [b"?"])
-    sweep = await lone_sweep(store, registry, clock)
+    await store.put(f"{CLUSTER}/{key}", [b"?"])
+    loop: Sweep | StoreMaintenance
+    if where == "segments":
+        loop = await lone_sweep(store, registry, clock)
+    else:
+        loop = StoreMaintenance(**await lone(store, registry, clock, MAINTENANCE_TASK))
     counts = []
     for _ in range(4):
-        await sweep.step()
-        counts.append(unknown(registry, "segments"))
+        await loop.step()
+        counts.append(unknown(registry, where))
         clock.now_s += INTERVAL_S
     assert counts == [1, 1, 1, 0]
 

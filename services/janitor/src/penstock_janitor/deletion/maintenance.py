@@ -66,12 +66,14 @@ class StoreMaintenance:
         self._metrics = metrics
         self._interval_s = interval_s
         self._kind = TaskKind(MAINTENANCE_TASK, MAINTENANCE_TASK + 1, int(interval_s * 1000))
+        self._unknown = (0.0, 0)  # when unknown keys were last counted, their number
 
     async def step(self) -> float:
         """Do the maintenance once, if it is due; the seconds until the next step."""
         await self._guard.journal()
         leased = await self._tasks.take(self._kind)
         if not leased.numbers:
+            self._measure()
             return min(leased.wait_s, WAIT_MAX_S, self._interval_s)
         try:
             await self._guard.check()
@@ -120,7 +122,14 @@ class StoreMaintenance:
             await self._tasks.renew(leased)
             after = page[-1].key
             page = await self._store.list(self._prefix, after if after < first else max(after, last))
-        self._metrics.unknown_objects.labels("elsewhere").set(unknown)
+        self._unknown = (self._clock.monotonic_s(), unknown)
+        self._measure()
+
+    def _measure(self) -> None:
+        """Set the metric. An old count is left out: by now the metric of another janitor may contain it."""
+        counted_s, count = self._unknown
+        is_old = counted_s < self._clock.monotonic_s() - 2 * self._interval_s
+        self._metrics.unknown_objects.labels("elsewhere").set(0 if is_old else count)
 
     async def _end_cleanup(self, info: ObjectInfo, leased: LeasedTasks) -> None:
         classification = classify_cleanup(info.modified_ms, Now(leased.clock_ms, self._clock.now_ms()), self._rules)
