@@ -356,14 +356,24 @@ def test_a_measurement_shows_times_and_leaves_nothing(cluster: Cluster) -> None:
     assert error_of(cluster, "bench", "--rate", "0").startswith("--rate is 1 to ")
 
 
+def _take_interrupts() -> None:
+    """As at a terminal. A shell starts processes in the background with SIGINT ignored, which children inherit."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_an_interrupted_measurement_ends_soon_and_leaves_nothing(cluster: Cluster) -> None:
     command = [sys.executable, "-m", "penstock.cli", "bench", "--seconds", "600", "--bootstrap", cluster.kafka]
-    with subprocess.Popen(command, stderr=subprocess.PIPE) as measuring:
-        wait_until(
-            lambda: values(cluster, "topic", "list", "penstock-bench-*", "--detail")[0]["records"], TIMEOUT_S, "records"
-        )
-        measuring.send_signal(signal.SIGINT)
-        assert measuring.wait(TIMEOUT_S) == INTERRUPTED_EXIT_CODE
+    with subprocess.Popen(command, stderr=subprocess.PIPE, preexec_fn=_take_interrupts) as measuring:
+        try:
+            wait_until(
+                lambda: values(cluster, "topic", "list", "penstock-bench-*", "--detail")[0]["records"],
+                TIMEOUT_S,
+                "records",
+            )
+            measuring.send_signal(signal.SIGINT)
+            assert measuring.wait(TIMEOUT_S) == INTERRUPTED_EXIT_CODE
+        finally:
+            measuring.kill()
     assert values(cluster, "topic", "list", "penstock-bench-*") == []
 
 
