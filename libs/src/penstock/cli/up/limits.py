@@ -15,7 +15,8 @@ class UpLimits(msgspec.Struct, frozen=True, kw_only=True):
     # For a store that does not answer, for example because it starts at the same time.
     store_deadline_s: float = 30.0
     store_retry_s: float = 1.0
-    ready_deadline_s: float = 60.0
+    # Some seconds are usual. A machine with ten times as many busy processes as cores once took more than a minute.
+    ready_deadline_s: float = 120.0
     ready_poll_s: float = 0.02
     # Between two searches for a Python that has Spark.
     spark_poll_s: float = 5.0
