@@ -45,3 +45,8 @@ class NotDeleted(Unavailable):
     def is_final(self) -> bool:
         """Whether the store rejects the deletion of all these keys, so that no retry helps."""
         return set(self.keys) <= set(self.rejected)
+
+
+def range_beyond(key: str, position: int, length: int) -> RangeBeyond:
+    """The error for a range that ends after the object."""
+    return RangeBeyond(f"range of {length} bytes at {position} goes beyond the end of {key}")

@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 
 from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import Invalid, PenstockError, Unavailable
-from penstock.objectstore.errors import AlreadyExists, EtagMismatch, NotDeleted, NotFound
+from penstock.objectstore.errors import AlreadyExists, EtagMismatch, NotDeleted, NotFound, range_beyond
 from penstock.objectstore.limits import DEFAULT_LIMITS, S3Limits
 from penstock.objectstore.s3_encryption import OPTIONS as ENCRYPTION_OPTIONS, Encryption, encryption_of
 from penstock.objectstore.s3_errors import sentence, translated
@@ -27,7 +27,6 @@ from penstock.objectstore.store import (
     check_listing,
     check_parts,
     check_range,
-    range_beyond,
 )
 from penstock.objectstore.whole_reads import RangeReads
 

@@ -8,7 +8,6 @@ import msgspec
 
 from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import Invalid
-from penstock.objectstore.errors import RangeBeyond
 
 LIST_LIMIT_MAX = 1000  # the limit of one listing in S3
 DELETE_KEYS_MAX = 1000  # the limit of one delete in S3
@@ -164,11 +163,6 @@ def check_range(key: str, position: int, length: int) -> None:
     check_key(key)
     if position < 0 or length < 1:
         raise Invalid(f"range of {length} bytes at {position} of {key}")
-
-
-def range_beyond(key: str, position: int, length: int) -> RangeBeyond:
-    """The error for a range that ends after the object."""
-    return RangeBeyond(f"range of {length} bytes at {position} goes beyond the end of {key}")
 
 
 def copy_into(buffer: Buffer, data: Buffer) -> None:

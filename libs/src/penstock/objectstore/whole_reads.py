@@ -3,7 +3,8 @@
 from typing import Protocol
 
 from penstock.contracts.codec import Buffer
-from penstock.objectstore.store import check_range, copy_into, range_beyond
+from penstock.objectstore.errors import range_beyond
+from penstock.objectstore.store import check_range, copy_into
 
 
 class _Reads(Protocol):

@@ -10,7 +10,7 @@ import obstore
 from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import Invalid, PenstockError
 from penstock.objectstore.clouds.errors import translated
-from penstock.objectstore.errors import EtagMismatch, NotDeleted, NotFound, RangeBeyond
+from penstock.objectstore.errors import EtagMismatch, NotDeleted, NotFound, RangeBeyond, range_beyond
 from penstock.objectstore.limits import CloudLimits
 from penstock.objectstore.store import (
     DELETE_KEYS_MAX,
@@ -25,7 +25,6 @@ from penstock.objectstore.store import (
     check_parts,
     check_range,
     copy_into,
-    range_beyond,
 )
 from penstock.runtime.clock import Entropy
 

@@ -10,7 +10,7 @@ from penstock.contracts.errors import Corrupt, Invalid
 from penstock.objectstore.encryption import chunks
 from penstock.objectstore.encryption.chunks import CHUNK_BYTES, HEAD_BYTES, NONCE_BYTES, STORED_BYTES, Opened
 from penstock.objectstore.encryption.keys import Keys
-from penstock.objectstore.errors import NotFound, RangeBeyond
+from penstock.objectstore.errors import NotFound, RangeBeyond, range_beyond
 from penstock.objectstore.store import (
     LIST_LIMIT_MAX,
     Listing,
@@ -23,7 +23,6 @@ from penstock.objectstore.store import (
     check_parts,
     check_range,
     copy_into,
-    range_beyond,
 )
 from penstock.runtime.clock import Entropy
 

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import Invalid
-from penstock.objectstore.errors import AlreadyExists, EtagMismatch, NotDeleted, NotFound
+from penstock.objectstore.errors import AlreadyExists, EtagMismatch, NotDeleted, NotFound, range_beyond
 from penstock.objectstore.file.cached_reads import CachedReads
 from penstock.objectstore.file.disk import (
     discard,
@@ -56,7 +56,6 @@ from penstock.objectstore.store import (
     check_parts,
     check_range,
     copy_into,
-    range_beyond,
 )
 from penstock.runtime.clock import Entropy, SystemEntropy
 
