@@ -106,5 +106,5 @@ def produce_and_consume(cluster: Installed) -> None:
 
 def page(cluster: Installed, path: str) -> str:
     """A page of the console."""
-    with urllib.request.urlopen(f"http://{cluster.http}{path}", timeout=60) as answer:
+    with urllib.request.urlopen(f"http://{cluster.http}{path}", timeout=150) as answer:
         return str(answer.read().decode())

@@ -21,6 +21,7 @@ from tests.testkit.servers.ports import free_ports
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 PATIENT = ProxyLimits(start_s=60.0, retry_s=0.01)
 IMPATIENT = ProxyLimits(start_s=0.0)
+SLOW_START = ProxyLimits(start_s=0.0, start_s_max=60.0, retry_s=0.01)
 
 
 class NoServices:
@@ -50,9 +51,10 @@ class Rig:
         self.url = f"http://{LOOPBACK}:{own_port}"
         self.client: aiohttp.ClientSession
 
-    def _start(self) -> None:
+    def _start(self) -> bool:
         if self._handler is not None and self._starting is None:
             self._starting = asyncio.create_task(self._listen(self._handler))
+        return self._handler is not None
 
     async def _listen(self, handler: Handler) -> web.AppRunner:
         app = web.Application()
@@ -99,6 +101,11 @@ async def test_a_request_waits_for_the_console_that_it_starts(path: str) -> None
         assert await rig.get(path) == (200, f"GET {path}")
 
 
+async def test_a_request_waits_longer_for_a_console_whose_process_runs() -> None:
+    async with opened(name_path, SLOW_START) as rig:
+        assert await rig.get("/topics") == (200, "GET /topics")
+
+
 async def test_the_first_page_shows_the_processes_while_the_console_starts() -> None:
     async with opened(name_path) as rig:
         status, text = await rig.get("/")
@@ -111,13 +118,13 @@ async def test_a_console_that_asks_for_logins_has_no_page_without_one() -> None:
     async with opened(name_path, is_secure=True) as rig:
         assert await rig.get("/") == (200, "GET /")
     async with opened(None, IMPATIENT, is_secure=True) as rig:
-        assert await rig.get("/") == (503, "the console does not run: its log has the reason\n")
+        assert await rig.get("/") == (503, "the console does not run yet: try again, or read its log\n")
 
 
 async def test_a_console_that_does_not_start_is_an_error_of_all_pages_but_the_first() -> None:
     async with opened(None, IMPATIENT) as rig:
         assert (await rig.get("/"))[0] == 200
-        assert await rig.get("/api/v1/topics") == (503, "the console does not run: its log has the reason\n")
+        assert await rig.get("/api/v1/topics") == (503, "the console does not run yet: try again, or read its log\n")
         async with rig.client.post(f"{rig.url}/") as answer:
             assert answer.status == 503
 

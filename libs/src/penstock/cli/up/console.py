@@ -208,7 +208,7 @@ class Console:
             return answer
         if has_page:
             return web.Response(text=await self.page(), content_type="text/html")
-        raise web.HTTPServiceUnavailable(text="the console does not run: its log has the reason\n")
+        raise web.HTTPServiceUnavailable(text="the console does not run yet: try again, or read its log\n")
 
     async def page(self) -> str:
         """The web page, as HTML."""

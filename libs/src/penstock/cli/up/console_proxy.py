@@ -17,8 +17,9 @@ class ProxyLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How long the console may take."""
 
     connect_s: float = 1.0
-    # The first requests wait for its start.
+    # The first requests wait for its start: so long while it does not run, and longer on a busy machine while it does.
     start_s: float = 20.0
+    start_s_max: float = 120.0
     retry_s: float = 0.1
     # A page waits for gateways, and a live tail is silent while no records come.
     silence_s: float = 120.0
@@ -30,8 +31,8 @@ DEFAULT_LIMITS = ProxyLimits()
 class ConsoleProxy:
     """Passes requests on to the console; the first one starts it."""
 
-    def __init__(self, port: int, start: Callable[[], None], *, limits: ProxyLimits = DEFAULT_LIMITS) -> None:
-        """`port` is the console's on loopback; `start` is called with each request."""
+    def __init__(self, port: int, start: Callable[[], bool], *, limits: ProxyLimits = DEFAULT_LIMITS) -> None:
+        """`port` is the console's on loopback; `start` starts it if need be, and returns whether its process runs."""
         self._url = f"http://127.0.0.1:{port}"
         self._start = start
         self._limits = limits
@@ -51,19 +52,21 @@ class ConsoleProxy:
     async def answer(self, request: web.Request, *, waits: bool) -> web.StreamResponse | None:
         """The console's answer; None if it does not run. With `waits`, only after the time of a start."""
         assert self._client is not None, "the proxy is not open"
-        self._start()
+        is_running = self._start()
         body = await request.read() if request.can_read_body else None  # once: the first attempt takes it
         loop = asyncio.get_running_loop()
-        end_s = loop.time() + (self._limits.start_s if waits else 0)
+        began_s = loop.time()
         while True:
             try:
                 return await self._passed_on(self._client, request, body)
             except aiohttp.ClientConnectorError:
-                if loop.time() >= end_s:
+                patience_s = self._limits.start_s_max if is_running else self._limits.start_s
+                if not waits or loop.time() - began_s >= patience_s:
                     return None
             except (aiohttp.ClientError, TimeoutError) as error:
                 raise web.HTTPBadGateway(text=f"the console does not answer: {error}") from error
             await asyncio.sleep(self._limits.retry_s)
+            is_running = self._start()
 
     async def _passed_on(
         self, client: aiohttp.ClientSession, request: web.Request, body: bytes | None

@@ -36,6 +36,7 @@ class Helpers:
         self._find_python = find_python
         self._starting: asyncio.Task[None] | None = None
         self._is_console_wanted = asyncio.Event()
+        self._console: Child | None = None
         self._ending = asyncio.Event()
         self.all: list[Child] = []
 
@@ -48,9 +49,10 @@ class Helpers:
             console.cancel()
             self._starting.cancel()
 
-    def want_console(self) -> None:
-        """Start the console, unless it runs already."""
+    def want_console(self) -> bool:
+        """Start the console, unless it runs already; whether its process runs now."""
         self._is_console_wanted.set()
+        return self._console is not None and self._console.pid is not None
 
     def begin_stop(self) -> None:
         """Start no more helpers."""
@@ -72,9 +74,9 @@ class Helpers:
         """A console costs as much memory as a gateway, so it runs from the first page on."""
         await self._is_console_wanted.wait()
         if find_spec("penstock_console") is not None:
-            child = Child(self._specs.console(), self._report, limits=self._limits.children)
-            self.all.append(child)
-            group.create_task(child.keep())
+            self._console = Child(self._specs.console(), self._report, limits=self._limits.children)
+            self.all.append(self._console)
+            group.create_task(self._console.keep())
 
     async def _start_compactors(self, group: asyncio.TaskGroup) -> None:
         """Start compactors in this environment as long as there is no Python with Spark, then with that Python."""
