@@ -22,13 +22,23 @@ from penstock.contracts.commands import (
 )
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.ids import NO_TOPIC_ID
-from penstock.contracts.queries.groups import GroupConfigsQuery, GroupConfigsView, GroupsQuery, GroupsView
+from penstock.contracts.queries.groups import (
+    GroupConfigsQuery,
+    GroupConfigsView,
+    GroupOffsetsQuery,
+    GroupOffsetsView,
+    GroupsQuery,
+    GroupsView,
+    GroupTopicPartitions,
+)
 from penstock.contracts.queries.log import LogSizesQuery, LogSizesView
 from penstock.contracts.queries.share import ShareOffsetsQuery, ShareOffsetsView
 from penstock.contracts.queries.topics import MetadataQuery, MetadataView
 from penstock.contracts.rejections import Rejection
 from penstock.runtime.bus.listings import (
+    OFFSETS_ASKED_MAX,
     all_configured_groups,
+    all_group_offsets,
     all_groups,
     all_log_sizes,
     all_share_offsets,
@@ -124,6 +134,35 @@ async def test_all_offsets_of_a_share_group_are_listed_though_no_message_holds_t
             (name, 0, 7) for name in NAMES
         ]
         assert (await all_share_offsets(one.client, "absent")).rejection == Rejection.UNKNOWN_GROUP
+
+
+@in_virtual_time
+async def test_all_and_named_offsets_of_a_group_are_listed_though_no_message_holds_them() -> None:
+    async with rig("a", limits=LIMITS) as one:
+        one.hub.message_bytes_max = MESSAGE_BYTES_MAX
+        await fill(one, functools.partial(topic_with_id, one))
+        await fill(one, lambda name: CommitOffsets(0, "g", -1, "", None, [OffsetToCommit(name, 0, 7, -1, "x" * 100)]))
+        everything = GroupOffsetsQuery(0, "g", None)
+        with pytest.raises(Unavailable, match="over the 12000 that a message holds"):
+            await one.client.query("group_offsets", everything, GroupOffsetsView, deadline_s=DEADLINE_S)
+        view = await all_group_offsets(one.client, everything)
+        assert [(each.topic, each.partition, each.offset) for each in view.offsets] == [(name, 0, 7) for name in NAMES]
+        some = [GroupTopicPartitions(name, [1, 0]) for name in reversed(NAMES[::3])]
+        view = await all_group_offsets(one.client, GroupOffsetsQuery(0, "g", some))
+        assert [(each.topic, each.partition, each.offset) for each in view.offsets] == [
+            (name, *found) for name in reversed(NAMES[::3]) for found in ((1, -1), (0, 7))
+        ]
+        assert (await all_group_offsets(one.client, GroupOffsetsQuery(0, "absent", None))).offsets == []
+
+
+@in_virtual_time
+async def test_the_offsets_of_more_partitions_than_one_query_names_are_all_asked_for() -> None:
+    async with rig("a") as one:
+        numbers = range(OFFSETS_ASKED_MAX * 2)
+        named = [GroupTopicPartitions("t", [*numbers]), GroupTopicPartitions("u", []), GroupTopicPartitions("v", [7])]
+        view = await all_group_offsets(one.client, GroupOffsetsQuery(0, "g", named))
+        places = [(each.topic, each.partition) for each in view.offsets]
+        assert places == [*(("t", number) for number in numbers), ("v", 7)]
 
 
 @in_virtual_time

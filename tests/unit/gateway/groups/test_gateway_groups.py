@@ -333,8 +333,8 @@ async def test_several_groups_are_answered_each_in_its_place(version: int) -> No
     assert [(group.group_id, group.error_code) for group in response.groups] == [("g1", 0), ("g2", 0)]
     assert response.groups[0].topics[0].partitions[0].committed_offset == 10
     assert [query for _, query in world.sequencer.queries] == [
-        GroupOffsetsQuery(0, "g1", None, fresh=True),
-        GroupOffsetsQuery(0, "g2", [GroupTopicPartitions("a", [0])], fresh=True),
+        GroupOffsetsQuery(0, "g1", None, fresh=True, after=("", -1)),
+        GroupOffsetsQuery(0, "g2", [GroupTopicPartitions("a", [0])], fresh=True, after=("", -1)),
     ]
 
 

@@ -14,7 +14,11 @@ class GroupTopicPartitions(msgspec.Struct, frozen=True, array_like=True):
 
 
 class GroupOffsetsQuery(msgspec.Struct, frozen=True, array_like=True):
-    """A group's committed offsets; `topics` None means all of them."""
+    """A group's committed offsets; `topics` None means all of them.
+
+    With `after` the answer is a page. Of all offsets it has those after this topic and partition, in this order. Of
+    named partitions it has the first, and the sender asks again for the others.
+    """
 
     min_sequence: int
     group_id: str
@@ -22,6 +26,7 @@ class GroupOffsetsQuery(msgspec.Struct, frozen=True, array_like=True):
     fresh: bool = False
     member_id: str | None = None  # the member of a consumer group that asks (KIP-848)
     member_epoch: int = -1
+    after: tuple[str, int] | None = None  # ("", -1) is before all
 
 
 class CommittedOffset(msgspec.Struct, frozen=True, array_like=True):
@@ -42,6 +47,7 @@ class GroupOffsetsView(msgspec.Struct, frozen=True, array_like=True):
     offsets: list[CommittedOffset]
     failure: str | None = None
     rejection: Rejection = Rejection.NONE  # why the asking member gets no offsets
+    is_more: bool = False  # there are more after the last of these
 
 
 class GroupsQuery(msgspec.Struct, frozen=True, array_like=True):

@@ -9,23 +9,31 @@ name, and the last answer for a name counts.
 """
 
 from collections.abc import AsyncIterator, Callable
+from itertools import groupby, islice
 from typing import Protocol, TypeVar
 
 import msgspec
 
 from penstock.contracts.queries.groups import (
+    CommittedOffset,
     GroupConfigsQuery,
     GroupConfigsView,
+    GroupOffsetsQuery,
+    GroupOffsetsView,
     GroupsQuery,
     GroupSummary,
     GroupsView,
+    GroupTopicPartitions,
 )
 from penstock.contracts.queries.log import LogSizes, LogSizesQuery, LogSizesView
 from penstock.contracts.queries.share import ShareOffsetsQuery, ShareOffsetsView, ShareOffsetView
 from penstock.contracts.queries.topics import MetadataQuery, MetadataView, TopicView
 from penstock.runtime.bus.sequencer_client import View
 
-Page = TypeVar("Page", MetadataView, GroupsView, GroupConfigsView, LogSizesView, ShareOffsetsView)
+OFFSETS_ASKED_MAX = 10_000  # in one query; the answer is a page anyway
+_BEFORE_ALL = ("", -1)
+
+Page = TypeVar("Page", MetadataView, GroupsView, GroupConfigsView, GroupOffsetsView, LogSizesView, ShareOffsetsView)
 
 
 class Sequencers(Protocol):
@@ -94,12 +102,48 @@ async def all_share_offsets(sequencers: Sequencers, group_id: str) -> ShareOffse
     return ShareOffsetsView(sequence, list(found.values()))
 
 
+async def all_group_offsets(sequencers: Sequencers, query: GroupOffsetsQuery) -> GroupOffsetsView:
+    """The committed offsets that a query asks for, or its rejection; `Unavailable` as for the other lists."""
+    if query.topics is not None:
+        return await _named_group_offsets(sequencers, query, query.topics)
+    found: dict[tuple[str, int], CommittedOffset] = {}
+    sequence = 0
+    query = msgspec.structs.replace(query, after=_BEFORE_ALL)
+    async for view in _pages(sequencers, "group_offsets", query, GroupOffsetsView, _last_offset):
+        if view.rejection:
+            return view
+        sequence = view.sequence
+        found |= {(each.topic, each.partition): each for each in view.offsets}
+    return GroupOffsetsView(sequence, list(found.values()))
+
+
+async def _named_group_offsets(
+    sequencers: Sequencers, query: GroupOffsetsQuery, topics: list[GroupTopicPartitions]
+) -> GroupOffsetsView:
+    places = ((each.topic, number) for each in topics for number in each.partitions)
+    part = list(islice(places, OFFSETS_ASKED_MAX))
+    found: list[CommittedOffset] = []
+    while True:
+        named = groupby(part, key=lambda place: place[0])
+        asked = [GroupTopicPartitions(topic, [number for _, number in some]) for topic, some in named]
+        query = msgspec.structs.replace(query, topics=asked, after=_BEFORE_ALL, fresh=query.fresh and not found)
+        view = await sequencers.query("group_offsets", query, GroupOffsetsView)
+        found += view.offsets
+        part = part[len(view.offsets) :] or list(islice(places, OFFSETS_ASKED_MAX))
+        if view.rejection or not part:
+            return msgspec.structs.replace(view, offsets=found, is_more=False)
+
+
+def _last_offset(page: GroupOffsetsView) -> tuple[str, int]:
+    return page.offsets[-1].topic, page.offsets[-1].partition
+
+
 async def _pages(
     sequencers: Sequencers,
     name: str,
     query: msgspec.Struct,
     view: type[Page],
-    name_of_last: Callable[[Page], str],
+    last_of: Callable[[Page], str | tuple[str, int]],
     *,
     deadline_s: float | None = None,
 ) -> AsyncIterator[Page]:
@@ -109,4 +153,4 @@ async def _pages(
         yield page
         if not page.is_more:
             return
-        query = msgspec.structs.replace(query, fresh=False, after=name_of_last(page))
+        query = msgspec.structs.replace(query, fresh=False, after=last_of(page))

@@ -1,5 +1,7 @@
 """Committed offsets: which members may commit when, and which offsets are read back."""
 
+from typing import Any
+
 import pytest
 
 from penstock.contracts.commands import CommitOffsets, DeleteGroup, OffsetToCommit, PerItem, RaiseLevel
@@ -7,7 +9,7 @@ from penstock.contracts.levels import OFFSET_EXPIRY_LEVEL
 from penstock.contracts.queries.groups import CommittedOffset, GroupOffsetsQuery, GroupTopicPartitions
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core import queries
-from penstock_sequencer.core.state.limits import DEFAULT_LIMITS, GroupLimits, Limits
+from penstock_sequencer.core.state.limits import DEFAULT_LIMITS, AnswerLimits, GroupLimits, Limits
 from tests.unit.sequencer.core.core_world import World
 
 ACCEPTED = PerItem([Rejection.NONE])
@@ -40,6 +42,37 @@ def test_an_offset_that_was_not_committed_reads_as_minus_one(world: World) -> No
         CommittedOffset("none", 3, -1, -1, ""),
     ]
     assert read(world, group_id="none") == []
+
+
+@pytest.mark.parametrize("limits", [AnswerLimits(names_listed_max=2), AnswerLimits(listed_bytes_max=80)])
+def test_all_offsets_come_in_pages_also_those_of_one_topic(limits: AnswerLimits) -> None:
+    world = World(Limits(answers=limits))
+    for number, (topic, partitions) in enumerate({"b": 3, "a": 2, "d": 1}.items(), 1):
+        world.topic(topic, number=number, partitions=partitions)
+        for partition in reversed(range(partitions)):
+            world.commit_offset(5, topic=topic, partition=partition)
+
+    def page(*after: Any) -> str:
+        view = queries.group_offsets(world.state, GroupOffsetsQuery(0, "g", None, after=after))
+        return " ".join(f"{each.topic}{each.partition}" for each in view.offsets) + " and more" * view.is_more
+
+    assert page("", -1) == "a0 a1 and more"
+    assert page("a", 1) == "b0 b1 and more"
+    assert page("b", 1) == "b2 d0"
+    assert page("b", 2) == page("c", 7) == "d0"  # also after a topic without offsets
+    assert page("d", 0) == ""
+
+
+def test_named_partitions_come_in_the_order_of_the_query_as_far_as_a_page_goes(world: World) -> None:
+    world.use_limits(Limits(answers=AnswerLimits(listed_bytes_max=100)))
+    world.commit_offset(5, metadata="x" * 60)
+    named = [GroupTopicPartitions("t", [1, 0]), GroupTopicPartitions("none", [0])]
+    view = queries.group_offsets(world.state, GroupOffsetsQuery(0, "g", named, after=("", -1)))
+    assert ([(each.topic, each.partition, each.offset) for each in view.offsets], view.is_more) == (
+        [("t", 1, -1), ("t", 0, 5)],
+        True,
+    )
+    assert len(read(world, ("t", [1, 0]), ("none", [0]))) == 3  # a sender that cannot page gets all
 
 
 def test_unknown_partitions_and_large_metadata_are_rejected_item_by_item(world: World) -> None:

@@ -6,7 +6,7 @@ import msgspec
 
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.ids import NO_TOPIC_ID
-from penstock.contracts.queries.groups import CommittedOffset, GroupOffsetsQuery, GroupOffsetsView, GroupTopicPartitions
+from penstock.contracts.queries.groups import CommittedOffset, GroupOffsetsQuery, GroupTopicPartitions
 from penstock.kafkawire.api.offset_fetch import (
     API as API,
     OffsetFetchRequest,
@@ -21,6 +21,7 @@ from penstock.kafkawire.api.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from penstock.kafkawire.error_codes import ErrorCode
+from penstock.runtime.bus.listings import all_group_offsets
 from penstock.runtime.concurrency.slices import Slices
 from penstock_gateway.coordination.offset_commits import with_names
 from penstock_gateway.kafka.client import Client
@@ -112,7 +113,7 @@ def _wanted(topics: Topics) -> list[GroupTopicPartitions] | None:
 
 async def _find(gateway: HasSequencer, query: GroupOffsetsQuery, require_stable: bool) -> _Found:
     try:
-        view = await gateway.sequencer.query("group_offsets", query, GroupOffsetsView)
+        view = await all_group_offsets(gateway.sequencer, query)
     except Unavailable:
         return _Found(GROUPS_UNAVAILABLE, {})
     if view.rejection:

@@ -1,6 +1,7 @@
 """Queries of groups: their list, members, offsets, heartbeats, and answers that members wait for."""
 
 from collections.abc import Iterator
+from heapq import nsmallest
 from itertools import chain
 
 from penstock.contracts.commands import Outcome, Rejected, Waiting
@@ -30,26 +31,47 @@ from penstock_sequencer.core.groups.streams.commits import fetch_rejection
 from penstock_sequencer.core.share import group as share_groups
 from penstock_sequencer.core.share.group import state_of
 from penstock_sequencer.core.state.cluster import DEAD, PREPARING, STABLE, Committed, Group, State
+from penstock_sequencer.core.state.limits import AnswerLimits
 from penstock_sequencer.core.state.pages import NUMBER_BYTES, page_of, text_bytes
 
 SHARE_PROTOCOL = "share"  # the protocol type of share groups
 _NOT_COMMITTED = Committed(-1, -1, "")
+_OFFSET_BYTES = 4 * NUMBER_BYTES  # of one offset in an answer, beside its texts
+
+Offsets = dict[str, dict[int, Committed]]  # by topic and partition
 
 
 def group_offsets(state: State, query: GroupOffsetsQuery) -> GroupOffsetsView:
-    """A group's committed offsets; none for a group that does not exist."""
+    """A group's committed offsets, in pages if the sender can page; none for a group that does not exist."""
     group = state.groups.get(query.group_id)
     rejection = Rejection.NONE if group is None else _fetch_rejection(group, query)
     if rejection:
         return GroupOffsetsView(state.sequence, [], rejection=rejection)
     known = {} if group is None else group.offsets
-    if query.topics is None:
-        wanted = [(topic, number) for topic, partitions in known.items() for number in partitions]
-    else:
-        wanted = [(each.topic, number) for each in query.topics for number in each.partitions]
     pending = pending_partitions(state, query.group_id)
-    found = [_committed(known, topic, number, number in pending.get(topic, ())) for topic, number in wanted]
+    limits = state.limits.answers
+    found: list[CommittedOffset] = []
+    left_bytes = limits.listed_bytes_max
+    for topic, number in _wanted(known, query, limits):
+        if query.after is not None and (len(found) == limits.names_listed_max or left_bytes <= 0):
+            return GroupOffsetsView(state.sequence, found, is_more=True)
+        found.append(_committed(known, topic, number, number in pending.get(topic, ())))
+        left_bytes -= text_bytes(topic) + text_bytes(found[-1].metadata) + _OFFSET_BYTES
     return GroupOffsetsView(state.sequence, found)
+
+
+def _wanted(known: Offsets, query: GroupOffsetsQuery, limits: AnswerLimits) -> Iterator[tuple[str, int]]:
+    """The partitions of the query, of all committed ones those after its cursor. One page and the next item suffice."""
+    if query.topics is not None:
+        yield from ((each.topic, number) for each in query.topics for number in each.partitions)
+    elif query.after is None:
+        yield from ((topic, number) for topic, offsets in known.items() for number in offsets)
+    else:
+        last_topic, last_number = query.after
+        yield from ((last_topic, number) for number in sorted(known.get(last_topic, ())) if number > last_number)
+        later = (topic for topic, offsets in known.items() if topic > last_topic and offsets)
+        for topic in nsmallest(limits.names_listed_max + 1, later):
+            yield from ((topic, number) for number in sorted(known[topic]))
 
 
 def _fetch_rejection(group: Group, query: GroupOffsetsQuery) -> Rejection:
@@ -61,7 +83,7 @@ def _fetch_rejection(group: Group, query: GroupOffsetsQuery) -> Rejection:
     return commit_rejection(group.consumer, query.member_epoch, query.member_id or "", None)
 
 
-def _committed(known: dict[str, dict[int, Committed]], topic: str, number: int, pending: bool) -> CommittedOffset:
+def _committed(known: Offsets, topic: str, number: int, pending: bool) -> CommittedOffset:
     committed = known.get(topic, {}).get(number, _NOT_COMMITTED)
     return CommittedOffset(topic, number, committed.offset, committed.leader_epoch, committed.metadata, pending)
 
