@@ -42,6 +42,8 @@ class NatsLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 DEFAULT_LIMITS = NatsLimits()
 NO_TLS = NatsTls()
+_LOGIN = re.compile(r"^(\s*[a-z]+://)?.*@", re.IGNORECASE | re.DOTALL)
+_BETWEEN_ADDRESSES = re.compile(r",(?=\s*[a-z]+://)|,(?!.*@)", re.IGNORECASE | re.DOTALL)
 
 
 class NatsConnection:
@@ -180,6 +182,9 @@ def checked_server(text: str) -> str:
     raise Invalid(f"the address of a nats server must be nats://host:port: {without_password(text)!r}")
 
 
-def without_password(address: str) -> str:
-    """The address without its secret, for logs and errors."""
-    return re.sub(r"//[^@/]*@", "//***@", address)
+def without_password(addresses: str) -> str:
+    """One or several addresses without their secrets, for logs and errors.
+
+    A secret may have any character. So all before the last @ of an address counts as secret, except the scheme.
+    """
+    return ",".join(_LOGIN.sub(r"\1***@", address) for address in _BETWEEN_ADDRESSES.split(addresses))
