@@ -1,9 +1,11 @@
-"""Addresses of nats servers in errors and logs never show their secrets."""
+"""Errors about the address of a nats server: a reason for people, and never the secret in the address."""
+
+import asyncio
 
 import pytest
 
-from penstock.contracts.errors import Invalid
-from penstock.runtime.nats.client import checked_server, without_password
+from penstock.contracts.errors import Invalid, Unavailable
+from penstock.runtime.nats.client import NatsLimits, checked_server, connect_nats, without_password
 
 
 @pytest.mark.parametrize(
@@ -29,3 +31,16 @@ def test_the_error_of_an_invalid_address_does_not_show_its_secret(address: str) 
 )
 def test_an_address_is_shown_with_its_servers_and_without_its_secrets(address: str, shown: str) -> None:
     assert without_password(address) == shown
+
+
+async def test_the_error_about_a_server_that_never_answers_has_a_reason() -> None:
+    connections = []
+    accepting = await asyncio.start_server(lambda *streams: connections.append(streams), "127.0.0.1", 0)
+    host, port = accepting.sockets[0].getsockname()
+    limits = NatsLimits(connect_deadline_s=0.5, connect_attempt_s=0.1)
+    with pytest.raises(Unavailable, match=f"^no nats server at nats://{host}:{port}: it does not answer; check "):
+        await connect_nats(f"nats://{host}:{port}", name="test", limits=limits)
+    assert connections
+    for _, writer in connections:
+        writer.close()
+    accepting.close()

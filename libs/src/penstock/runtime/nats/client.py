@@ -156,8 +156,11 @@ async def connect_nats(
 
 def _in_words(reason: BaseException) -> str:
     """The reason why a connection failed, without the number and the repeated address of an error of a socket."""
-    is_refused = isinstance(reason, ConnectionRefusedError)
-    return "Connection refused; start it, or name its address" if is_refused else str(reason)
+    if isinstance(reason, ConnectionRefusedError):
+        return "Connection refused; start it, or name its address"
+    if isinstance(reason, TimeoutError):
+        return "it does not answer; check the address, the network and whether the server hangs"
+    return str(reason) or type(reason).__name__
 
 
 def _context(servers: Sequence[str], tls: NatsTls) -> ssl.SSLContext | None:
