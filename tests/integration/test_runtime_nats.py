@@ -147,6 +147,22 @@ async def test_a_user_needs_the_right_password(tmp_path: Path) -> None:
             await connect_nats(server.url, name="test", user="penstock", password="wrong", limits=limits)
 
 
+async def test_the_reason_why_a_connection_does_not_come_back_is_logged_once(tmp_path: Path) -> None:
+    with running_nats_server(tmp_path, user="penstock", password="old") as server:
+        connection = await connect_nats(server.url, name="test", user="penstock", password="old")
+        server.stop()
+        server.config_path.write_text(server.config_path.read_text().replace('"old"', '"new"'))
+        with capture_logs() as logged:
+            server.start()
+
+            def rejections(event: str) -> list[object]:
+                return [each for each in logged if each["event"] == event and "Authorization" in each["error"]]
+
+            await until(lambda: rejections("nats_error"))
+        assert len(rejections("nats_not_reconnected")) == 1
+        await connection.close()
+
+
 async def test_messages_lost_to_a_slow_handler_are_counted(nats_server: NatsServer) -> None:
     bus = structs.replace(SLOW_MACHINE.bus, subscription=SubscriptionLimits(pending_bytes_max=4096))
     limits = structs.replace(SLOW_MACHINE, bus=bus)

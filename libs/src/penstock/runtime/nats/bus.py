@@ -20,6 +20,7 @@ from penstock.runtime.nats.subscription import NatsSubscription, SubscriptionLim
 from penstock.runtime.nats.tail import RawMessage
 
 NO_RESPONDERS = "503"
+REASONS_LOGGED_MAX = 10  # for each lost connection: some reasons contain numbers of ports that change
 
 log = structlog.get_logger()
 
@@ -88,6 +89,8 @@ class NatsBus:
         self._ended = asyncio.Event()
         self._closing = False
         self._failure: Exception | None = None
+        self._is_lost = False  # since the connection broke, until it is back
+        self._reasons: set[str] = set()  # why it did not come back; each is logged once
         self._rejections = RejectionLog()
         self._deniable: set[str] = set()  # subjects in lower case, as in rejections
         self._reconnect_listeners: list[Callable[[], None]] = []
@@ -289,12 +292,14 @@ class NatsBus:
         """The client's callback when the connection broke."""
         self._break_off_requests()
         if not self._closing:
+            self._is_lost, self._reasons = True, set()
             self._disconnects.inc()
             log.warning("nats_disconnected")
         self._call_listeners()
 
     async def on_reconnected(self) -> None:
         """The client's callback when it is connected again."""
+        self._is_lost = False
         log.info("nats_reconnected")
         try:
             self._check_message_size()
@@ -319,7 +324,15 @@ class NatsBus:
         elif rejection := parse_rejection(str(error)):
             self._take_rejection(rejection)
         else:
-            log.debug("nats_error", error=str(error) or type(error).__name__)
+            self._log_error(str(error) or type(error).__name__)
+
+    def _log_error(self, reason: str) -> None:
+        """Log an error: as a warning if it is a new reason why a lost connection does not come back."""
+        if not self._is_lost or reason in self._reasons or len(self._reasons) >= REASONS_LOGGED_MAX:
+            log.debug("nats_error", error=reason)
+            return
+        self._reasons.add(reason)
+        log.warning("nats_not_reconnected", error=reason)
 
     def _take_rejection(self, rejection: Rejection) -> None:
         self._rejections.record(rejection)
