@@ -41,6 +41,13 @@ async def test_a_process_that_starts_lives_but_is_not_ready(server: HttpServer) 
     assert (await get(server, "/ready"))[0] == 503
 
 
+@pytest.mark.parametrize("host", ["nowhere.invalid", "two..dots"])
+async def test_a_host_that_does_not_exist_is_rejected_in_words(host: str, health: Health) -> None:
+    with pytest.raises(Invalid, match=rf"cannot listen on {host}:0 for health and metrics: (?!Unknown)\w") as rejected:
+        await HttpServer(health, new_registry(), host, 0).open()
+    assert "\n" not in str(rejected.value)
+
+
 async def test_readiness_changes_with_its_reason(server: HttpServer, health: Health) -> None:
     health.set_ready(True)
     assert health.is_ready

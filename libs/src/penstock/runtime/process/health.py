@@ -1,6 +1,7 @@
 """Health, readiness and metrics of a process, over HTTP."""
 
 import os
+import socket
 import sys
 from collections.abc import Callable, Iterable
 from typing import Protocol
@@ -103,6 +104,14 @@ class _DegradedMetric(prometheus_client.registry.Collector):
         yield metric
 
 
+def _in_words(error: OSError | UnicodeError) -> str:
+    if isinstance(error, UnicodeError):
+        return "no valid host name"
+    if isinstance(error, socket.gaierror):  # its numbers are not those of the system
+        return error.strerror or str(error)
+    return os.strerror(error.errno) if error.errno else str(error)
+
+
 class HttpServer:
     """Serves `/health` (answers while the process lives), `/ready` (200 or 503) and `/metrics` (Prometheus text)."""
 
@@ -142,9 +151,9 @@ class HttpServer:
         await runner.setup()
         try:
             await web.TCPSite(runner, self._host, self._port).start()
-        except OSError as error:
+        except (OSError, UnicodeError) as error:
             await runner.cleanup()
-            reason = os.strerror(error.errno) if error.errno else str(error)
+            reason = _in_words(error)
             raise Invalid(f"cannot listen on {self._host}:{self._port} for health and metrics: {reason}") from error
         self._runner = runner
 
