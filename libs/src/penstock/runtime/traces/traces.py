@@ -22,9 +22,12 @@ def current_trace() -> str:
 
 
 def current_trace_id() -> str:
-    """The id of the current task's trace, 32 hexadecimal digits; "" if it works for no sampled request."""
-    trace = _current.get()
-    return trace.split("-")[1] if trace else ""
+    """The id of the current task's trace, 32 hexadecimal digits; "" if it works for no sampled request.
+
+    It is also "" for a text of another process that is no trace.
+    """
+    parts = _current.get().split("-")
+    return parts[1] if len(parts) > 1 else ""
 
 
 @contextmanager
