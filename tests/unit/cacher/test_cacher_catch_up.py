@@ -69,3 +69,20 @@ async def test_nothing_is_loaded_ahead_while_readers_wait_for_loads() -> None:
         rig.store.gate.set()
         assert (await waiting, await tailing) == (([5], BYTES[:5]), ([5], BYTES[:5]))
         assert rig.store.gets == [(0, CHUNK_BYTES), (0, SIZE)]
+
+
+async def test_no_more_is_loaded_ahead_than_there_is_memory_for() -> None:
+    async with Rig(loads_bytes_max=4 * CHUNK_BYTES) as rig:  # half of it for catch-up reads
+        rig.store.gate.clear()
+        old = [msgspec.structs.replace(OLD, segment_id=born(NOW_MS, number)) for number in range(1, 7)]
+        request = encode(CacheRequest([SegmentRead(segment, 0, 1) for segment in old], loads_only=True))
+        await rig.client.publish("penstock.c.cache.z.cacher", request)
+        await rig.client.publish("penstock.c.cache.z.cacher", request)
+        while rig.store.running < 2:
+            await asyncio.sleep(0)
+        reading = asyncio.create_task(rig.ask(SegmentRead(OLD, 0, 5)))
+        while not rig.server.waiting_count:
+            await asyncio.sleep(0)
+        rig.store.gate.set()
+        assert await reading == ([5], BYTES[:5])
+        assert len(rig.store.gets) == 3

@@ -84,6 +84,7 @@ class ChunkReads:
         self._metrics = metrics
         self._loading = ByteBudget(loads_bytes_max)
         self._loading_cold = ByteBudget(max(loads_bytes_max // limits.catch_up_share, 1))
+        self._starting_bytes = 0  # of loads that `begin` began, and that have not reserved their memory yet
         self._writer_timeout_s = limits.writer_timeout_s
         self._loads: SingleFlight[Chunk, Buffer] = SingleFlight()
         self._runs: SingleFlight[tuple[Chunk, ...], list[Buffer]] = SingleFlight()
@@ -105,8 +106,12 @@ class ChunkReads:
         wanted = [*chunks_of(read), *(chunks_ahead(read) if read.ahead > 0 else [])]
         missing = [chunk for chunk in wanted if chunk not in self._loads and chunk not in self._cache]
         for run in runs_of(missing):
-            if _size_bytes(run) > self._loading_cold.free_bytes:
+            size_bytes = _size_bytes(run)
+            if size_bytes > self._loading_cold.free_bytes - self._starting_bytes:
                 return
+            if tuple(run) not in self._runs:
+                self._starting_bytes += size_bytes
+                self._runs.begin(tuple(run), partial(self._load_begun_run, run))
             for number, chunk in enumerate(run):
                 self._loads.begin(chunk, partial(self._load_of_run, run, number, is_cold=True))
 
@@ -140,6 +145,10 @@ class ChunkReads:
     async def _load_of_run(self, run: list[Chunk], number: int, *, is_cold: bool) -> Buffer:
         """One chunk of a run that one GET loads."""
         return (await self._runs.get(tuple(run), lambda: self._load_run(run, is_cold=is_cold)))[number]
+
+    async def _load_begun_run(self, run: list[Chunk]) -> list[Buffer]:
+        self._starting_bytes -= _size_bytes(run)  # from here on, the reservation counts
+        return await self._load_run(run, is_cold=True)
 
     async def _load_run(self, run: list[Chunk], *, is_cold: bool) -> list[Buffer]:
         async with self._reported(run[0]), self._reserve(_size_bytes(run), is_cold=is_cold):
