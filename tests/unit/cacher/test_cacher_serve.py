@@ -218,6 +218,19 @@ async def test_a_load_after_the_end_of_another_load_uses_the_cache() -> None:
         assert len(rig.store.gets) == 1
 
 
+async def test_a_load_that_waited_for_memory_uses_the_chunk_that_its_neighbour_loaded_meanwhile() -> None:
+    async with Rig(loads_bytes_max=SIZE) as rig:
+        rig.store.gate.clear()
+        first = asyncio.create_task(rig.ask(SegmentRead(FAR, 0, 5)))
+        await until_loading(rig)
+        second = asyncio.create_task(rig.ask(SegmentRead(FAR, SIZE - 5, 5)))
+        for _ in range(20):  # now the second load waits for memory
+            await asyncio.sleep(0)
+        rig.store.gate.set()
+        assert (await first, await second) == (([5], BYTES[:5]), ([5], BYTES[SIZE - 5 : SIZE]))
+        assert rig.store.gets == [(0, SIZE)]
+
+
 async def test_a_load_during_the_end_of_another_load_leaves_nothing_behind() -> None:
     async with Rig(cache_bytes=0) as rig:
         await rig.writer_answers(from_memory)

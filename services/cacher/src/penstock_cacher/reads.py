@@ -134,7 +134,10 @@ class ChunkReads:
         if self._is_cold(segment):
             return await self._load_of_run([chunk], 0, is_cold=True)
         async with self._reported(chunk), self._loading.hold(chunk.size_bytes):
-            data = await self._from_writer(chunk, segment)
+            data = None if chunk in self._cache else await self._from_writer(chunk, segment)
+        cached = self._cache.get(chunk)  # a neighbour's load may have kept it during these waits
+        if cached is not None:
+            return cached
         if data is None:
             missing = [each for each in chunks_beside(chunk, segment) if each == chunk or each not in self._cache]
             (run,) = (run for run in runs_of(missing) if chunk in run)
