@@ -196,6 +196,15 @@ async def test_requests_above_the_limit_are_answered_at_once_with_the_cached_chu
         assert await waiting == ([5], BYTES[:5])
 
 
+async def test_a_request_above_the_limit_of_an_idle_cacher_is_answered_as_far_as_the_limit_allows() -> None:
+    async with Rig(requests_bytes_max=2 * CHUNK_BYTES) as rig:
+        reads = [SegmentRead(OLD, index * CHUNK_BYTES, 5) for index in range(4)]
+        parts = [BYTES[read.position : read.position + 5] for read in reads]
+        assert await rig.ask(*reads) == ([5, 5, -1, -1], parts[0] + parts[1])
+        assert await rig.ask(*reads[1:]) == ([5, 5, -1], parts[1] + parts[2])
+        assert rig.metric("refused_reads_total", reason="overload") == 3
+
+
 async def test_a_malformed_request_is_dropped_and_the_next_is_served() -> None:
     async with Rig() as rig:
         await rig.client.publish("penstock.c.cache.z.cacher", b"nonsense")

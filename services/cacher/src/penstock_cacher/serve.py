@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Coroutine, Iterable
+from collections.abc import Container, Coroutine, Iterable
 from typing import Any
 
 import msgspec
@@ -38,7 +38,8 @@ class CacheServer:
     """Answers requests: at once if all chunks are cached, else in a separate task.
 
     The answer for a range is -1 if it lies outside its segment, exceeds the reply, or cannot be loaded. It is also -1
-    while requests wait for too many chunks. The gateway then reads from another source.
+    if requests would then wait for too many chunks. The other ranges of the request are served. The gateway reads the
+    rest from another source.
     """
 
     def __init__(
@@ -78,14 +79,14 @@ class CacheServer:
                 self._reads.begin(read)
         if request.loads_only:
             return
-        needed = {chunk: read.segment for read in wanted if read for chunk in chunks_of(read)}
-        found = {chunk: self._reads.cached(chunk) for chunk in needed}
-        missing = {chunk: needed[chunk] for chunk, data in found.items() if data is None}
-        held = {chunk: data for chunk, data in found.items() if data is not None}
+        needed = _needed(wanted)
+        held = {chunk: data for chunk in needed if (data := self._reads.cached(chunk)) is not None}
+        if len(held) < len(needed):
+            wanted = self._affordable(wanted, held)
+            needed = _needed(wanted)
+            held = {chunk: data for chunk, data in held.items() if chunk in needed}
+        missing = {chunk: segment for chunk, segment in needed.items() if chunk not in held}
         if not missing:
-            await self._answer(inbound, wanted, held)
-        elif len(self._tasks) >= self._limits.requests_max or self._bytes_with(needed) > self._requests_bytes_max:
-            self._metrics.rejected_reads.labels("overload").inc(len(missing))
             await self._answer(inbound, wanted, held)
         else:
             with within(request.trace):  # for the task with the loads
@@ -118,6 +119,30 @@ class CacheServer:
                 self._metrics.rejected_reads.labels("impossible").inc()
                 reads.append(None)
         return reads
+
+    def _affordable(self, reads: list[SegmentRead | None], held: Container[Chunk]) -> list[SegmentRead | None]:
+        """The reads in their order, with None for each read whose loads would exceed the limits now.
+
+        Reads of cached chunks need no load, but their chunks are held as long as the other reads wait.
+        """
+        cached = [read is None or all(chunk in held for chunk in chunks_of(read)) for read in reads]
+        taken = set(_needed(read for read, is_cached in zip(reads, cached, strict=True) if is_cached))
+        taken_bytes = self._bytes_with(taken)
+        may_wait = len(self._tasks) < self._limits.requests_max
+        accepted: list[SegmentRead | None] = []
+        for read, is_cached in zip(reads, cached, strict=True):
+            new = [chunk for chunk in _needed([read]) if chunk not in taken]
+            new_bytes = self._bytes_with(new) - self.waiting_bytes
+            if is_cached:
+                accepted.append(read)
+            elif may_wait and taken_bytes + new_bytes <= self._requests_bytes_max:
+                taken.update(new)
+                taken_bytes += new_bytes
+                accepted.append(read)
+            else:
+                self._metrics.rejected_reads.labels("overload").inc()
+                accepted.append(None)
+        return accepted
 
     def _bytes_with(self, chunks: Iterable[Chunk]) -> int:
         return self.waiting_bytes + sum(chunk.size_bytes for chunk in chunks if chunk not in self._awaited)
@@ -168,3 +193,8 @@ class CacheServer:
             payload += slices_of(read, held.__getitem__)
             self._metrics.served_bytes.inc(read.length)
         await inbound.respond(pack(CacheReply(lengths), payload))
+
+
+def _needed(reads: Iterable[SegmentRead | None]) -> dict[Chunk, SegmentRef]:
+    """The chunks that the reads touch, each with its segment."""
+    return {chunk: read.segment for read in reads if read is not None for chunk in chunks_of(read)}
