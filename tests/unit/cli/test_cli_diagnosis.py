@@ -183,3 +183,15 @@ def test_a_bundle_has_no_secrets(tmp_path: Path) -> None:
 def test_secrets_are_found_by_name_and_by_form() -> None:
     assert visible_settings({"PENSTOCK_HTTP_TOKEN_FILE": "/x"}) == {"PENSTOCK_HTTP_TOKEN_FILE": "(hidden)"}
     assert without_secrets("tls://user:word@host/x?password=word end") == "tls://(hidden)@host/x?password=(hidden) end"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("nats://user:w@ord@host:4222 end", "nats://(hidden)@host:4222 end"),
+        ("nats://user:wo/rd@host:4222 end", "nats://(hidden)@host:4222 end"),
+        ('{"at":"http://host/x","as":"user@host"}', '{"at":"http://host/x","as":"user@host"}'),
+    ],
+)
+def test_a_password_of_any_characters_is_hidden(text: str, shown: str) -> None:
+    assert without_secrets(text) == shown

@@ -16,7 +16,7 @@ LOG_BYTES_MAX = 2 * 1024 * 1024  # of the end of each log
 PREFIX = "PENSTOCK_"
 _SECRET = re.compile(r"PASSWORD|SECRET|TOKEN|KEY|CREDENTIAL", re.IGNORECASE)
 _SECRET_OPTION = re.compile(r"((?:access_key|secret_key|account_key|password|user)=)[^&\s]*")
-_LOGIN = re.compile(r"//[^@/\s]*@")
+_LOGIN = re.compile(r"//[^\s\"']*@")  # a password may have any character, also @ and /
 HIDDEN = "(hidden)"
 
 
