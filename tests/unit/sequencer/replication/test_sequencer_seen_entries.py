@@ -10,7 +10,7 @@ from penstock.contracts.queries.topics import MetadataQuery, MetadataView
 from penstock.objectstore.memory import MemoryStore
 from penstock.runtime.journal import JournalInfo
 from penstock_sequencer.replication.halt import Halted
-from penstock_sequencer.storage.lost_entry import read_lost_entry
+from penstock_sequencer.storage.lost_entry import lost_entry_key, read_lost_entry, write_lost_entry
 from tests.testkit.fakes.memory_journal import MemoryJournal, MemoryJournalStore
 from tests.testkit.fakes.virtual_time import in_virtual_time
 from tests.testkit.waiting import until
@@ -79,6 +79,34 @@ async def test_a_service_that_announces_an_entry_beyond_the_journal_halts_the_re
         await expect_halt(running, f"but another service has seen entry {last + 20}")
         assert one.objects is not None
         assert await read_lost_entry(one.objects, CLUSTER) == last + 20
+
+
+@in_virtual_time
+async def test_a_second_loss_is_noted_although_the_note_of_the_first_one_is_still_there() -> None:
+    """The journal of the first loss was restored, so its note names an entry that the journal has."""
+    objects = MemoryStore()
+    await write_lost_entry(objects, CLUSTER, 1)
+    async with rig("a", objects=objects) as one:
+        await one.client.command([one.create_topic("t")], deadline_s=SOON_S)
+        last = one.store.last_sequence
+        running = one.running.pop("a")
+        running.sequencer.record_seen(last + 20)
+        await expect_halt(running, f"but another service has seen entry {last + 20}")
+        assert await read_lost_entry(objects, CLUSTER) == last + 20
+
+
+async def test_the_note_names_the_newest_of_the_entries_that_replicas_miss() -> None:
+    objects = MemoryStore()
+    for sequence in (7, 9, 8):
+        await write_lost_entry(objects, CLUSTER, sequence)
+    assert await read_lost_entry(objects, CLUSTER) == 9
+
+
+async def test_a_note_that_names_no_entry_is_replaced() -> None:
+    objects = MemoryStore()
+    await objects.put(lost_entry_key(CLUSTER), [b"?"])
+    await write_lost_entry(objects, CLUSTER, 7)
+    assert await read_lost_entry(objects, CLUSTER) == 7
 
 
 @in_virtual_time

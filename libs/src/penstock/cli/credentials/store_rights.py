@@ -95,7 +95,7 @@ RIGHTS: Mapping[str, tuple[Right, ...]] = {
         Right(_SNAPSHOTS, (*_GET, Verb.CREATE, Verb.PARTS, Verb.DELETE)),
         Right(_ARCHIVE, (*_GET, Verb.CREATE, Verb.REPLACE, Verb.DELETE)),
         Right(_MARKER, (*_GET, Verb.CREATE)),
-        Right(_LOST_ENTRY, (*_GET, Verb.CREATE)),
+        Right(_LOST_ENTRY, (*_GET, Verb.CREATE, Verb.REPLACE)),
         Right(_RECORD, _GET),
     ),
     "janitor": _SWEEPS,

@@ -4,11 +4,12 @@ A replica writes it before it halts. Later starts halt until the journal reaches
 restarted replica could append a little, until another entry is in that place.
 """
 
-from penstock.contracts.errors import Corrupt
+from penstock.contracts.errors import Conflict, Corrupt, Unavailable
 from penstock.contracts.ids import check_token
 from penstock.objectstore import AlreadyExists, NotFound, ObjectStore
 
 NOTE = "journal-lost-entry"
+_PUT_ATTEMPTS_MAX = 5  # several replicas may write at once, and each attempt fails only if another one succeeded
 
 
 def lost_entry_key(cluster: str) -> str:
@@ -26,12 +27,32 @@ async def read_lost_entry(store: ObjectStore, cluster: str) -> int:
     try:
         return int(text)
     except ValueError as error:
-        raise Corrupt(f"the object {key} does not name a journal entry") from error
+        raise Corrupt(
+            f"the object {key} does not name a journal entry: delete it if you know that the journal has lost nothing"
+        ) from error
 
 
 async def write_lost_entry(store: ObjectStore, cluster: str, sequence: int) -> None:
-    """Write the note, unless there is one."""
-    try:
-        await store.put(lost_entry_key(cluster), [str(sequence).encode()])
-    except AlreadyExists:
+    """Write the note, unless it names this entry or a newer one already.
+
+    An older note may be of an earlier loss, or of a replica that misses fewer entries.
+    """
+    key, body = lost_entry_key(cluster), [str(sequence).encode()]
+    for _ in range(_PUT_ATTEMPTS_MAX):
+        etag = next((info.etag for info in await store.list(key) if info.key == key), None)
+        if etag is not None and await _noted(store, cluster) >= sequence:
+            return
+        try:
+            await store.put(key, body, if_match=etag)
+        except Conflict:  # another replica was faster, perhaps with a newer entry
+            continue
         return
+    raise Unavailable(f"the store does not take the object {key}")
+
+
+async def _noted(store: ObjectStore, cluster: str) -> int:
+    """The entry in the note; 0 if it names none, because it must be replaced then."""
+    try:
+        return await read_lost_entry(store, cluster)
+    except Corrupt:
+        return 0
