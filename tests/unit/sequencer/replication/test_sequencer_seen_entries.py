@@ -2,10 +2,12 @@
 
 import asyncio
 import functools
+from collections.abc import Sequence
 
 import pytest
 
-from penstock.contracts.errors import Unavailable
+from penstock.contracts.codec import Buffer
+from penstock.contracts.errors import Invalid, Unavailable
 from penstock.contracts.queries.topics import MetadataQuery, MetadataView
 from penstock.objectstore.memory import MemoryStore
 from penstock.runtime.journal import JournalInfo
@@ -93,6 +95,23 @@ async def test_a_second_loss_is_noted_although_the_note_of_the_first_one_is_stil
         running.sequencer.record_seen(last + 20)
         await expect_halt(running, f"but another service has seen entry {last + 20}")
         assert await read_lost_entry(objects, CLUSTER) == last + 20
+
+
+class ReadOnlyStore(MemoryStore):
+    """Denies puts, as a policy may that does not know the note."""
+
+    async def put(self, key: str, body: Sequence[Buffer], *, if_match: str | None = None) -> str:
+        raise Invalid(f"AccessDenied: put of {key}")
+
+
+@in_virtual_time
+async def test_a_replica_halts_with_the_loss_as_the_reason_also_if_the_store_rejects_the_note() -> None:
+    async with rig("a", objects=ReadOnlyStore()) as one:
+        await one.client.command([one.create_topic("t")], deadline_s=SOON_S)
+        last = one.store.last_sequence
+        running = one.running.pop("a")
+        running.sequencer.record_seen(last + 20)
+        await expect_halt(running, f"but another service has seen entry {last + 20}")
 
 
 async def test_the_note_names_the_newest_of_the_entries_that_replicas_miss() -> None:

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 import structlog
 
-from penstock.contracts.errors import Unavailable, Undelivered
+from penstock.contracts.errors import PenstockError, Unavailable, Undelivered
 from penstock.runtime.journal import Journal, JournalLost
 from penstock.runtime.nats.loss import LossDetector
 from penstock_sequencer.replication.halt import REMEDY, Halted
@@ -137,5 +137,5 @@ class SeenEntries:
     async def _record(self) -> None:
         try:
             await self._record_lost(self._missing)
-        except Unavailable as error:
+        except PenstockError as error:  # also a store that denies the note: the reason of the halt is the loss
             log.warning("lost_entry_not_recorded", entry=self._missing, error=str(error))
