@@ -102,6 +102,18 @@ def decode_entry(data: bytes, known_level: int = NEWEST_LEVEL) -> Entry:
     return entry
 
 
+def is_of_later_release(data: bytes, error: Corrupt) -> bool:
+    """Whether an entry that `decode_entry` rejected with this error is undamaged, but of a later release.
+
+    It is of a later version or level, or has a part that is unknown here. The checksum is verified first, so an unknown
+    part was written by a later release.
+    """
+    if isinstance(error, JournalMoved):
+        return False
+    is_later_version = data[:1] > bytes([ENTRY_VERSION])
+    return is_later_version or isinstance(error, UnknownLevel) or isinstance(error.__cause__, msgspec.ValidationError)
+
+
 def next_hash(previous: bytes, data: bytes) -> bytes:
     """The running hash after the entry with these bytes."""
     return hashlib.blake2b(data, digest_size=HASH_BYTES, key=previous).digest()

@@ -22,6 +22,7 @@ from penstock_sequencer.rebuild.report import Report
 from penstock_sequencer.storage.archive_store import list_archive
 from penstock_sequencer.storage.journal_marker import Marker, name_in_marker, read_marker
 from penstock_sequencer.storage.journal_stream import FoundStream
+from penstock_sequencer.storage.snapshot_format import UnknownVersion
 from penstock_sequencer.storage.snapshot_store import list_snapshots, read_stored_snapshot
 
 
@@ -89,13 +90,18 @@ class Rebuild:
             snapshot = await read_stored_snapshot(self._store, self._cluster, first_sequence - 1)
         except NotFound:
             return None
+        except UnknownVersion as error:
+            raise _too_new(error) from error
         except Corrupt as error:
             raise Invalid(f"an earlier rebuild left a snapshot that cannot be read; delete it: {error}") from error
         self.report.snapshot_sequence = self.report.archived_sequence = snapshot.state.sequence
         return JournalState(snapshot.state, snapshot.hashes[-1])
 
     async def _recover(self, *, is_dry_run: bool) -> JournalState:
-        known = await replay_archive(self._store, self._cluster, self.report)
+        try:
+            known = await replay_archive(self._store, self._cluster, self.report)
+        except UnknownVersion as error:
+            raise _too_new(error) from error
         # If this machine's clock is behind the cluster's, the cluster's is used: it cannot be turned back.
         now_ms = max(self._now_ms(), known.state.clock_ms)
         indexes = await read_lost_segments(self._store, self._cluster, known.state, now_ms, self.report)
@@ -120,3 +126,7 @@ class Rebuild:
         await put_first_entry(self._store, self._cluster, await self._streams.journal(), state)
         await name_in_marker(self._store, self._cluster, marker, stream.created)
         self.report.journal_created = stream.created
+
+
+def _too_new(error: UnknownVersion) -> Invalid:
+    return Invalid(f"{error}. Nothing was changed. Rebuild with the release that wrote it, or a newer one")

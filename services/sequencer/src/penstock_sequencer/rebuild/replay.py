@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from penstock.contracts.entries import GENESIS_HASH, decode_entry, next_hash
+from penstock.contracts.entries import GENESIS_HASH, Entry, decode_entry, is_of_later_release, next_hash
 from penstock.contracts.errors import Corrupt, Invalid
 from penstock.objectstore import NotFound, ObjectStore
 from penstock_sequencer.core.machine import apply_entry
@@ -12,6 +12,7 @@ from penstock_sequencer.core.state.cluster import State, new_state
 from penstock_sequencer.rebuild.report import Report
 from penstock_sequencer.storage.archive_format import Archive, hash_after
 from penstock_sequencer.storage.archive_store import list_archive, read_archive
+from penstock_sequencer.storage.snapshot_format import UnknownVersion
 from penstock_sequencer.storage.snapshot_store import find_newest_snapshot
 
 
@@ -23,7 +24,7 @@ class JournalState(msgspec.Struct):
 
 
 async def replay_archive(store: ObjectStore, cluster: str, report: Report) -> JournalState:
-    """The state at the end of snapshots and archive; `Invalid` if there are none."""
+    """The state at the end of snapshots and archive; `Invalid` if there are none, `UnknownVersion` if one is too new."""
     known = await _from_snapshot(store, cluster, report)
     await _replay(store, cluster, known, report)
     state = known.state
@@ -53,6 +54,8 @@ async def _replay(store: ObjectStore, cluster: str, known: JournalState, report:
             _check_continues(archive, known)
             _apply(archive, known)
             report.archive_objects += 1
+        except UnknownVersion:  # undamaged: all entries from there on would be left out
+            raise
         except (Corrupt, NotFound) as error:
             report.damaged_archive.append(f"entries {span[0]} to {span[1]}: {error}")
     report.unreached_archive = sum(first > known.state.sequence + 1 for first, _ in spans)
@@ -71,6 +74,15 @@ def _check_continues(archive: Archive, known: JournalState) -> None:
 
 def _apply(archive: Archive, known: JournalState) -> None:
     for data in archive.entries[known.state.sequence + 1 - archive.first :]:
-        entry = decode_entry(data)
-        apply_entry(known.state, known.state.sequence + 1, entry.requests, announce=False)
+        sequence = known.state.sequence + 1
+        entry = _decoded(sequence, data)
+        apply_entry(known.state, sequence, entry.requests, announce=False)
         known.hash = next_hash(known.hash, data)
+
+
+def _decoded(sequence: int, data: bytes) -> Entry:
+    try:
+        return decode_entry(data)
+    except Corrupt as error:
+        kind = UnknownVersion if is_of_later_release(data, error) else Corrupt
+        raise kind(f"entry {sequence}: {error}") from error

@@ -14,7 +14,7 @@ import structlog
 
 from penstock.contracts import codec, subjects
 from penstock.contracts.commands import HOUSEKEEPING, Command, Outcome, Tick
-from penstock.contracts.entries import ENTRY_VERSION, Entry, JournalMoved, UnknownLevel, decode_entry
+from penstock.contracts.entries import Entry, JournalMoved, decode_entry, is_of_later_release
 from penstock.contracts.errors import Corrupt, Fenced, Unavailable
 from penstock.contracts.levels import NEWEST_LEVEL
 from penstock.contracts.messages import Advanced
@@ -258,7 +258,7 @@ class Replica:
         except JournalMoved:
             raise
         except Corrupt as error:
-            kind = UnknownVersion if _is_of_later_release(item.data, error) else Corrupt
+            kind = UnknownVersion if is_of_later_release(item.data, error) else Corrupt
             raise kind(f"entry {item.sequence}: {error}") from error
         if not self._chain.check(entry):
             log.warning("entry_unchecked", sequence=item.sequence, author=entry.author, built_on=entry.author_sequence)
@@ -299,12 +299,3 @@ class Replica:
             else:
                 self._metrics.unannounced.inc()
                 log.warning("entry_not_announced", sequence=announcement.sequence, size_bytes=len(data))
-
-
-def _is_of_later_release(data: bytes, error: Corrupt) -> bool:
-    """Whether an unreadable entry is undamaged: of a later version or level, or with a part that is unknown here.
-
-    The checksum is verified first, so an unknown part was written by a later release.
-    """
-    is_later_version = data[:1] > bytes([ENTRY_VERSION])
-    return is_later_version or isinstance(error, UnknownLevel) or isinstance(error.__cause__, msgspec.ValidationError)

@@ -17,6 +17,7 @@ import zstandard
 
 from penstock.contracts.entries import HASH_BYTES, next_hash
 from penstock.contracts.errors import Corrupt
+from penstock_sequencer.storage.snapshot_format import UnknownVersion
 
 FORMAT_VERSION = 1
 MAGIC = b"PSTKJRNL"
@@ -54,7 +55,7 @@ def encode_archive(archive: Archive) -> bytes:
 
 
 def decode_archive(data: bytes) -> Archive:
-    """The fragment in an object; `Corrupt` if it is damaged or its version is unknown to this release."""
+    """The fragment in an object; `Corrupt` if it is damaged, `UnknownVersion` if its version is too new."""
     if len(data) < _HEADER.size + _CRC.size:
         raise Corrupt(f"archive object of {len(data)} bytes is shorter than its header")
     framed = memoryview(data)[: -_CRC.size]
@@ -65,7 +66,7 @@ def decode_archive(data: bytes) -> Archive:
     if crc32c.crc32c(framed) != crc:
         raise Corrupt(f"archive object with crc {crc32c.crc32c(framed):08x}, expected {crc:08x}")
     if version != FORMAT_VERSION:
-        raise Corrupt(f"archive object of version {version}, this release knows {FORMAT_VERSION}")
+        raise UnknownVersion(f"archive object of version {version}, this release knows {FORMAT_VERSION}")
     entries = _split(_unpack(framed[_HEADER.size :], unpacked_length))
     if not entries or last != first + len(entries) - 1:
         raise Corrupt(f"archive object of {len(entries)} entries, expected entries {first} to {last}")

@@ -6,6 +6,7 @@ from penstock.contracts.errors import Corrupt, Invalid
 from penstock.objectstore import ObjectStore
 from penstock.segment.keys import journal_archive_key, journal_archive_prefix, parse_journal_archive_key
 from penstock_sequencer.storage.archive_format import Archive, decode_archive
+from penstock_sequencer.storage.snapshot_format import UnknownVersion
 from penstock_sequencer.storage.snapshot_store import NO_PREFIX
 
 
@@ -23,10 +24,15 @@ async def list_archive(store: ObjectStore, cluster: str) -> list[tuple[int, int]
 
 
 async def read_archive(store: ObjectStore, cluster: str, first: int, last: int) -> Archive:
-    """One object of the archive; `Corrupt` if it differs from its key, `NotFound` if there is none."""
+    """One object of the archive; `NotFound` if there is none, else the errors of `decode_archive`.
+
+    `Corrupt` if it differs from its key.
+    """
     key = journal_archive_key(NO_PREFIX, cluster, first, last)
     try:
         archive = decode_archive(await store.get(key))
+    except UnknownVersion as error:
+        raise UnknownVersion(f"{key}: {error}") from error
     except Corrupt as error:
         raise Corrupt(f"{key}: {error}") from error
     if (archive.first, archive.last) != (first, last):
