@@ -24,7 +24,7 @@ class JournalState(msgspec.Struct):
 
 
 async def replay_archive(store: ObjectStore, cluster: str, report: Report) -> JournalState:
-    """The state at the end of snapshots and archive; `Invalid` if there are none, `UnknownVersion` if one is too new."""
+    """The state at the end of snapshots and archive; `Invalid` without any, `UnknownVersion` if too new."""
     known = await _from_snapshot(store, cluster, report)
     await _replay(store, cluster, known, report)
     state = known.state

@@ -6,7 +6,7 @@ restarted replica could append a little, until another entry is in that place.
 
 from penstock.contracts.errors import Conflict, Corrupt, Unavailable
 from penstock.contracts.ids import check_token
-from penstock.objectstore import AlreadyExists, NotFound, ObjectStore
+from penstock.objectstore import NotFound, ObjectStore
 
 NOTE = "journal-lost-entry"
 _PUT_ATTEMPTS_MAX = 5  # several replicas may write at once, and each attempt fails only if another one succeeded
