@@ -24,7 +24,10 @@ class LandingCopy:
         return len(sizes), sum(sizes)
 
     async def copy(self) -> None:
-        """Copy the objects that the new store does not have; segments never change, so a copy stays right."""
+        """Copy the objects that the new store does not have; segments never change, so a copy stays right.
+
+        `Invalid` if the new store has no room, `Unavailable` if a store does not answer.
+        """
         self._copied = self._copied or {key for key, _ in await _contents(self._target)}
         missing = [key for key, _ in await _contents(self._source) if key not in self._copied]
         if missing:
@@ -35,9 +38,12 @@ class LandingCopy:
             for key in waiting:
                 await self._copy(key)
 
-        async with asyncio.TaskGroup() as group:
-            for _ in range(min(len(missing), COPIES_PARALLEL_MAX)):
-                group.create_task(work())
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(len(missing), COPIES_PARALLEL_MAX)):
+                    group.create_task(work())
+        except ExceptionGroup as failures:
+            raise failures.exceptions[0] from failures
 
     async def _copy(self, key: str) -> None:
         try:
