@@ -10,12 +10,22 @@ import msgspec
 import pytest
 
 from penstock.contracts.codec import Buffer
-from penstock.contracts.entries import GENESIS_HASH, next_hash
+from penstock.contracts.commands import Command, CreateTopic, RecordArchived
+from penstock.contracts.entries import (
+    GENESIS_HASH,
+    Entry,
+    JournalMoved,
+    MoveMark,
+    encode_entry,
+    encode_move_mark,
+    next_hash,
+)
 from penstock.contracts.errors import Invalid, PenstockError, Unavailable
+from penstock.contracts.ids import new_topic_id
 from penstock.objectstore.memory import MemoryStore
-from penstock.runtime.journal import JournalInfo
+from penstock.runtime.journal import JournalEntry, JournalInfo
 from penstock.segment.keys import journal_archive_key, journal_archive_prefix, parse_journal_archive_key
-from penstock_sequencer.custodian.backlog import ArchiveLimits
+from penstock_sequencer.custodian.backlog import ArchiveLimits, Backlog, Place
 from penstock_sequencer.journal_guard.completeness import check_journal_has_what_is_archived
 from penstock_sequencer.limits import CustodianLimits, SequencerLimits
 from penstock_sequencer.replication.halt import Halted
@@ -344,3 +354,14 @@ async def test_other_objects_under_the_archives_prefix_are_ignored() -> None:
     await store.put(f"{PREFIX}readme", [b"hello"])
     await store.put(journal_archive_key("", CLUSTER, 3, 9), [b"x"])
     assert await list_archive(store, CLUSTER) == [(3, 9)]
+
+
+@pytest.mark.parametrize("command", [RecordArchived(0, "x", 1), CreateTopic(0, "t", new_topic_id(bytes(16)), 1, {})])
+def test_the_mark_of_a_moved_journal_is_never_archived(command: Command) -> None:
+    """The new journal has another entry in its place, and would seem to end before its archive."""
+    backlog = Backlog(Place(0, GENESIS_HASH))
+    before = encode_entry(Entry("x.1", "x", 0, GENESIS_HASH, [[command]]))
+    backlog.add(JournalEntry(1, before))
+    with pytest.raises(JournalMoved):
+        backlog.add(JournalEntry(2, encode_move_mark(MoveMark("nats://new:4222", "2026-03-03"))))
+    assert (len(backlog), backlog.sequence, backlog.fragment().entries) == (1, 1, [before])

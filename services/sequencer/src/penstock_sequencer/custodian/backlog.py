@@ -5,7 +5,7 @@ from collections import deque
 import msgspec
 
 from penstock.contracts.commands import HOUSEKEEPING
-from penstock.contracts.entries import decode_entry, next_hash
+from penstock.contracts.entries import decode_entry, is_move_mark, next_hash
 from penstock.contracts.errors import Corrupt
 from penstock.contracts.levels import NEWEST_LEVEL
 from penstock.runtime.journal import JournalEntry
@@ -73,13 +73,17 @@ class Backlog:
         return self._has_work or idle_s >= self._limits.idle_interval_s or self.is_object_full
 
     def add(self, item: JournalEntry) -> None:
-        """Add the next entry; `Corrupt` if its sequence is not the next one."""
+        """Add the next entry; `Corrupt` if its sequence is not the next one, or if it cannot be read.
+
+        `JournalMoved` at the mark of a moved journal: the new journal has another entry in its place.
+        """
         due = self.sequence + 1
         if item.sequence != due:
             raise Corrupt(f"the archive needs entry {due} next, but the journal sent entry {item.sequence}")
+        if not self._has_work or is_move_mark(item.data):
+            self._has_work = self._is_work(item.data)
         self._entries.append(item.data)
         self.size_bytes += _size_bytes(item.data)
-        self._has_work = self._has_work or self._is_work(item.data)
 
     def fragment(self) -> Archive:
         """The oldest entries that fit one object; they stay until `drop`."""
