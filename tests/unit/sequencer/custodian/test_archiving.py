@@ -3,11 +3,12 @@
 import asyncio
 import functools
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import msgspec
 import pytest
+from prometheus_client import CollectorRegistry
 
 from penstock.contracts.codec import Buffer
 from penstock.contracts.commands import Command, CreateTopic, RecordArchived
@@ -24,11 +25,16 @@ from penstock.contracts.errors import Invalid, PenstockError, Unavailable
 from penstock.contracts.ids import new_topic_id
 from penstock.objectstore.memory import MemoryStore
 from penstock.runtime.journal import JournalEntry, JournalInfo
+from penstock.runtime.process.health import Health
 from penstock.segment.keys import journal_archive_key, journal_archive_prefix, parse_journal_archive_key
+from penstock_sequencer.custodian.archiver import Archiver
 from penstock_sequencer.custodian.backlog import ArchiveLimits, Backlog, Place
+from penstock_sequencer.custodian.custody import Custody
 from penstock_sequencer.journal_guard.completeness import check_journal_has_what_is_archived
 from penstock_sequencer.limits import CustodianLimits, SequencerLimits
+from penstock_sequencer.metrics import SequencerMetrics
 from penstock_sequencer.replication.halt import Halted
+from penstock_sequencer.replication.hash_chain import HashChain
 from penstock_sequencer.storage.archive_format import Archive, decode_archive, encode_archive
 from penstock_sequencer.storage.archive_store import list_archive
 from tests.testkit.fakes.memory_journal import MemoryJournal, MemoryJournalStore
@@ -354,6 +360,62 @@ async def test_other_objects_under_the_archives_prefix_are_ignored() -> None:
     await store.put(f"{PREFIX}readme", [b"hello"])
     await store.put(journal_archive_key("", CLUSTER, 3, 9), [b"x"])
     assert await list_archive(store, CLUSTER) == [(3, 9)]
+
+
+class SlowToClose(MemoryJournal):
+    """A journal whose readers need a second to end, as at a server that is slow to answer."""
+
+    async def tail(self, after: int) -> AsyncIterator[list[JournalEntry]]:
+        try:
+            async for group in super().tail(after):
+                yield group
+        finally:
+            await asyncio.sleep(1)
+
+
+class HeldCustody(Custody):
+    """Custody of a replica that is custodian all the time."""
+
+    def __init__(self) -> None:
+        """Needs nothing."""
+
+    @property
+    def is_ours(self) -> bool:
+        return True
+
+    def made_progress(self) -> None:
+        """Do nothing."""
+
+    async def record_archived(self, sequence: int) -> bool:
+        return True
+
+
+@in_virtual_time
+async def test_an_archiver_that_has_just_failed_ends_when_it_is_cancelled() -> None:
+    """Else the replica would stay custodian without a lease, and would never take it again."""
+    store = ArchiveStore()
+    async with rig() as built:
+        for number in range(3):
+            built.store.inject(encode_entry(Entry(f"x.{number}", "x", 0, GENESIS_HASH, [[RecordArchived(0, "x", 1)]])))
+        store.rejection = Unavailable("no answer from the store")
+        health, metrics = Health(), SequencerMetrics(CollectorRegistry())
+        archiver = Archiver(
+            journal=SlowToClose(built.store),
+            store=store,
+            cluster=CLUSTER,
+            chain=HashChain(),
+            custody=HeldCustody(),
+            clock=built.clock,
+            metrics=metrics,
+            health=health,
+            limits=ArchiveLimits(idle_interval_s=1),
+        )
+        archiving = asyncio.create_task(archiver.run())
+        await until(lambda: store.puts)
+        await asyncio.sleep(0.5)  # the failed archiver waits for the end of its reader
+        archiving.cancel()
+        await asyncio.wait({archiving}, timeout=20)
+        assert archiving.cancelled()
 
 
 @pytest.mark.parametrize("command", [RecordArchived(0, "x", 1), CreateTopic(0, "t", new_topic_id(bytes(16)), 1, {})])

@@ -300,3 +300,28 @@ async def test_without_a_store_no_replica_becomes_custodian() -> None:
     async with rig("a") as one:
         await asyncio.sleep(60)
         assert one.running["a"].sequencer.replica.state.custody.holder == ""
+
+
+@in_virtual_time
+async def test_a_process_ends_although_its_custodian_is_just_ending_the_work() -> None:
+    """Work ends slowly while an upload is aborted; the drain of a process may be over before that."""
+    async with rig(objects=MemoryStore()) as built:
+        await built.start("a")
+        running = built.running.pop("a")
+        custody, begun, ending = running.sequencer.custody, asyncio.Event(), asyncio.Event()
+
+        async def work() -> None:
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ending.set()
+                await asyncio.sleep(1)
+
+        custody.add(work)
+        await asyncio.wait_for(begun.wait(), 60)
+        await custody.release()
+        await asyncio.wait_for(ending.wait(), 60)
+        running.task.cancel()
+        await asyncio.wait({running.task}, timeout=10)
+        assert running.task.cancelled()

@@ -15,6 +15,7 @@ from penstock.contracts.levels import NEWEST_LEVEL
 from penstock.objectstore import AlreadyExists, NotFound, ObjectStore
 from penstock.runtime.clock import Clock
 from penstock.runtime.journal import Journal
+from penstock.runtime.nats.cancellation import honest_cancellation
 from penstock.runtime.process.health import Health
 from penstock.segment.keys import journal_archive_key
 from penstock_sequencer.custodian.backlog import ARCHIVE_LIMITS, ArchiveLimits, Backlog, Place
@@ -64,14 +65,19 @@ class Archiver:
         """Archive until cancelled; failures are retried. If the journal fails, the replica halts by itself."""
         try:
             while True:
-                try:
-                    place = await self._find_place()
-                    await self._archive(Backlog(place, limits=self._limits, known_level=self._known_level))
-                except* PenstockError as errors:  # also `Invalid`: a store may accept later what it rejects now
-                    self._report_failure(errors.exceptions[0])
+                with honest_cancellation():  # a task group that is failing swallows a cancellation
+                    await self._archive_until_failure()
                 await asyncio.sleep(self._limits.retry_s)
         finally:
             self._health.set_degraded(DEGRADED, "")  # archiving is the next custodian's work now
+
+    async def _archive_until_failure(self) -> None:
+        """Archive until a failure, which is reported, or until custody is lost."""
+        try:
+            place = await self._find_place()
+            await self._archive(Backlog(place, limits=self._limits, known_level=self._known_level))
+        except* PenstockError as errors:  # also `Invalid`: a store may accept later what it rejects now
+            self._report_failure(errors.exceptions[0])
 
     def _report_failure(self, error: Exception) -> None:
         self._metrics.archive_failures.inc()

@@ -8,6 +8,7 @@ import structlog
 from penstock.contracts.commands import RecordArchived, RecordSnapshot, Rejected, ReleaseCustody, TakeCustody
 from penstock.contracts.errors import Unavailable
 from penstock.runtime.clock import Clock, Entropy
+from penstock.runtime.nats.cancellation import honest_cancellation
 from penstock_sequencer.custodian.lease import CUSTODY_LIMITS, CustodyLimits, Lease
 from penstock_sequencer.metrics import SequencerMetrics
 from penstock_sequencer.replication.proposer import Proposer
@@ -80,21 +81,26 @@ class Custody:
         """Be custodian whenever no other replica is, until cancelled; a worker's failure ends it."""
         while True:
             await self._until_ours()
-            log.info("custody_taken")
-            self._metrics.custodian.set(1)
-            try:
-                async with asyncio.TaskGroup() as group:
-                    for worker in self._workers:
-                        group.create_task(_work(worker))
-                    await self._keep()
-                    raise _CustodyLost
-            except* _CustodyLost:
-                log.warning("custody_lost", holder=self._replica.state.custody.holder)
-            finally:
-                self._metrics.custodian.set(0)
+            with honest_cancellation():  # a task group that is ending swallows a cancellation
+                await self._work_until_lost()
             if self._is_fruitless:
                 log.warning("custody_paused", back_off_s=self._limits.back_off_s)
                 await asyncio.sleep(self._limits.back_off_s)
+
+    async def _work_until_lost(self) -> None:
+        """Run the workers until custody is lost, and return when all of them have ended."""
+        log.info("custody_taken")
+        self._metrics.custodian.set(1)
+        try:
+            async with asyncio.TaskGroup() as group:
+                for worker in self._workers:
+                    group.create_task(_work(worker))
+                await self._keep()
+                raise _CustodyLost
+        except* _CustodyLost:
+            log.warning("custody_lost", holder=self._replica.state.custody.holder)
+        finally:
+            self._metrics.custodian.set(0)
 
     async def release(self) -> None:
         """Stop being custodian, and journal that if it succeeds soon."""
