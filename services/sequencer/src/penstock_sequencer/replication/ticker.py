@@ -80,4 +80,5 @@ class Ticker:
                 await self._proposer.propose([Tick(self._proposer.now_ms())])
             except Unavailable as error:
                 log.warning("tick_not_journaled", error=str(error))
+                await asyncio.sleep(limits.look_interval_ms / 1000)  # the failure may come at once, for many seconds
             await asyncio.sleep(limits.look_interval_ms_min / 1000)
