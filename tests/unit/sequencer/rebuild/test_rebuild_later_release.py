@@ -1,4 +1,4 @@
-"""A rebuild by a release that is too old for the archive or the snapshots changes nothing and names the remedy."""
+"""A rebuild by a release that is too old for the store changes nothing and names the remedy."""
 
 import struct
 
