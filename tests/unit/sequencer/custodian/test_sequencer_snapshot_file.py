@@ -10,6 +10,8 @@ import pytest
 from penstock.contracts.commands import CreateTopic
 from penstock.contracts.errors import Corrupt
 from penstock.contracts.ids import new_topic_id
+from penstock.objectstore.memory import MemoryStore
+from penstock.segment.keys import snapshot_key
 from penstock_sequencer.core.groups.classic_group import new_group
 from penstock_sequencer.core.machine import apply_entry
 from penstock_sequencer.core.snapshot.codec import FRAGMENT_BYTES, encode_fragments, encode_state
@@ -28,6 +30,7 @@ from penstock_sequencer.storage.snapshot_format import (
     read_snapshot_file,
     write_snapshot,
 )
+from penstock_sequencer.storage.snapshot_store import put_snapshot
 
 HASHES = [bytes([number]) * 16 for number in range(3)]
 
@@ -103,12 +106,26 @@ def test_any_changed_byte_and_every_truncation_are_found() -> None:
         read_snapshot(data + b"x")
 
 
-def test_a_later_version_is_not_reported_as_damage() -> None:
+def of_later_version() -> bytes:
     data = bytearray(encode_snapshot(snapshot()))
     data[8:10] = (FORMAT_VERSION + 1).to_bytes(2, "big")
     data[12:16] = crc32c.crc32c(data[:12]).to_bytes(4, "big")
+    return bytes(data)
+
+
+def test_a_later_version_is_not_reported_as_damage() -> None:
     with pytest.raises(UnknownVersion, match="snapshot of version 4, this release knows 3"):
-        read_snapshot(bytes(data))
+        read_snapshot(of_later_version())
+
+
+async def test_a_custodian_of_an_earlier_release_does_not_delete_the_snapshot_of_its_successor() -> None:
+    """Both may take a snapshot after the same entry, and the later release has recorded its own in the journal."""
+    store, stored = MemoryStore(), of_later_version()
+    key = snapshot_key("", "test", 3)
+    await store.put(key, [stored])
+    with pytest.raises(UnknownVersion):
+        await put_snapshot(store, "test", 3, encode_snapshot(snapshot()))
+    assert await store.get(key) == stored
 
 
 def with_head(data: bytes, **changes: int) -> bytes:

@@ -65,7 +65,8 @@ async def read_stored_snapshot(
 async def check_stored_snapshot(store: ObjectStore, cluster: str, sequence: int) -> int:
     """Read a snapshot by fragments, and return its size in bytes; `NotFound` or `Corrupt` if it is useless.
 
-    `Invalid` proves nothing about the snapshot: the store rejects the request.
+    `UnknownVersion` if it is of a later release. `Invalid` proves nothing about the snapshot: the store rejects the
+    request.
     """
     key = snapshot_key(NO_PREFIX, cluster, sequence)
     try:
@@ -75,6 +76,8 @@ async def check_stored_snapshot(store: ObjectStore, cluster: str, sequence: int)
         for position in range(HEAD_BYTES, size_bytes, FRAGMENT_BYTES):
             check.take(await _range(store, key, position, min(FRAGMENT_BYTES, size_bytes - position)))
         check.finish()
+    except UnknownVersion as error:
+        raise UnknownVersion(f"{key}: {error}") from error
     except Corrupt as error:
         raise Corrupt(f"{key}: {error}") from error
     _check_place(key, head.cluster, head.sequence, cluster, sequence)
@@ -92,6 +95,8 @@ async def put_snapshot(store: ObjectStore, cluster: str, sequence: int, data: Bu
             await put.write(data)
     try:
         return await check_stored_snapshot(store, cluster, sequence)
+    except UnknownVersion:  # a custodian of a later release has stored it
+        raise
     except Corrupt:
         await store.delete([key])
         raise
