@@ -1,13 +1,16 @@
-"""The sentence for a listener that does not serve a command: it names the setting to change."""
+"""The sentence for a listener that does not serve a command names the setting to change; no failed client stays."""
 
+import socket
 import ssl
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from penstock.cli.kafka.profiles import KafkaSettings
-from penstock.cli.kafka.session import connection_error_text
+from penstock.cli.kafka.session import Session, connection_error_text
+from penstock.contracts.errors import Unavailable
 from tests.testkit.servers.certificates import Authority
 from tests.testkit.servers.schema_registry import serving
 
@@ -68,3 +71,21 @@ def test_a_login_at_a_listener_without_logins_names_its_protocol(plain: str, wit
 
 def test_a_listener_that_ends_the_connection_after_tls_needs_a_login(with_tls: str) -> None:
     assert "it needs a login (SASL_SSL), or a certificate" in error_at(with_tls, "SSL", NO_LOGIN)
+
+
+@pytest.mark.parametrize("make", [lambda each: each.admin, Session.new_consumer, Session.new_producer])
+def test_a_client_that_cannot_connect_leaves_no_thread_and_no_connection(make: Callable[[Session], object]) -> None:
+    """A console makes such a client for each wrong password."""
+    before = set(threading.enumerate())
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(TIMEOUT_S)
+        settings = KafkaSettings(bootstrap=f"127.0.0.1:{silent.getsockname()[1]}", security_protocol="PLAINTEXT")
+        with pytest.raises(Unavailable, match="does not answer as PLAINTEXT"):
+            make(Session(settings, 0.2))
+        assert set(threading.enumerate()) <= before
+        silent.accept()[0].close()  # of the check that the address accepts connections
+        connection, _ = silent.accept()
+        with connection:
+            connection.settimeout(TIMEOUT_S)
+            while connection.recv(4_096):
+                pass

@@ -82,7 +82,8 @@ class Session:
 
         check_reachable(self.settings, self.timeout_s)
         try:
-            client = kind(**self._configs, **self._timeouts(kind), **configs)
+            with _network(kind) as network:
+                client = kind(**self._configs, **self._timeouts(kind), **network, **configs)
         except KafkaError as error:
             reason = connection_error_text(self.settings, self.timeout_s, self._reasons.last or error_text(error))
             raise Unavailable(reason) from error
@@ -95,6 +96,27 @@ class Session:
         if kind.__name__ == "KafkaAdminClient":
             wanted["request_timeout_ms"] = self.timeout_ms
         return {name: value for name, value in wanted.items() if name in kind.DEFAULT_CONFIG}
+
+
+@contextmanager
+def _network(kind: Any) -> Iterator[dict[str, Any]]:
+    """The setting that makes the network part of a client. It is closed if the client then cannot be made.
+
+    kafka-python starts a thread for it before it connects. It leaves the thread and its sockets if it cannot connect.
+    """
+    name = "kafka_client"
+    make, made = kind.DEFAULT_CONFIG[name], []
+
+    def make_network(**configs: Any) -> Any:
+        made.append(make(**configs))
+        return made[-1]
+
+    try:
+        yield {name: make_network}
+    except BaseException:
+        for each in made:
+            each.close()
+        raise
 
 
 class RunVerb(Protocol):
