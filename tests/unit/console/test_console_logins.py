@@ -2,12 +2,13 @@
 
 import asyncio
 import base64
+import threading
 
 import pytest
 
 from penstock.cli.kafka.session import Session
 from penstock.contracts.errors import Invalid, Unavailable
-from penstock_console.kafka.sessions import ANONYMOUS, KafkaLimits, KafkaSessions, Login
+from penstock_console.kafka.sessions import ANONYMOUS, KafkaLimits, KafkaSessions, Login, TooManyLogins
 from penstock_console.pages.errors import Forbidden
 from penstock_console.web.logins import LoginLimits, Logins
 from tests.testkit.fakes.clock import ManualClock
@@ -18,6 +19,7 @@ from tests.unit.sequencer.core.core_world import World
 
 ALICE, BOB = Login("alice", "a"), Login("bob", "b:with:colons")
 PASSWORDS = {"alice": "a", "bob": "b:with:colons"}
+DEADLINE_S = 10.0
 LIMITS = LoginLimits(sessions_max=3, session_s=100, basic_s=10)
 
 
@@ -177,6 +179,47 @@ async def test_long_readers_have_a_limit_of_their_own() -> None:
     async with sessions.kafka.own_session(BOB):
         pass
     await sessions.kafka.close()
+
+
+async def test_logged_in_users_do_not_wait_for_logins() -> None:
+    """A flood of wrong passwords waits for gateways for seconds each."""
+    sessions, end = Sessions(threads_max=2), threading.Event()
+    logins = [asyncio.create_task(sessions.kafka.try_login(BOB, lambda _: end.wait())) for _ in range(2)]
+    try:
+        await asyncio.wait_for(sessions.session(), DEADLINE_S)
+    finally:
+        end.set()
+        await asyncio.gather(*logins)
+        await sessions.kafka.close()
+
+
+async def test_a_login_beyond_those_that_are_being_checked_gets_an_error_at_once() -> None:
+    sessions, end = Sessions(logins_max=2), threading.Event()
+    logins = [asyncio.create_task(sessions.kafka.try_login(BOB, lambda _: end.wait())) for _ in range(2)]
+    await asyncio.sleep(0)
+    with pytest.raises(TooManyLogins, match="2 logins are being checked: try again in a few seconds"):
+        await sessions.kafka.try_login(ALICE, lambda _: "in")
+    end.set()
+    await asyncio.gather(*logins)
+    assert await sessions.kafka.try_login(ALICE, lambda _: "in") == "in"
+    await sessions.kafka.close()
+
+
+async def test_logged_in_users_and_logins_do_not_wait_for_long_readers() -> None:
+    sessions, end = Sessions(threads_max=2), threading.Event()
+
+    async def read() -> None:
+        async with sessions.kafka.own_session(ALICE):
+            await sessions.kafka.in_thread(end.wait)
+
+    readers = [asyncio.create_task(read()) for _ in range(2)]
+    try:
+        await asyncio.wait_for(sessions.session(BOB), DEADLINE_S)
+        assert await asyncio.wait_for(sessions.kafka.try_login(BOB, lambda _: "in"), DEADLINE_S) == "in"
+    finally:
+        end.set()
+        await asyncio.gather(*readers)
+        await sessions.kafka.close()
 
 
 def fail(error: Exception) -> None:

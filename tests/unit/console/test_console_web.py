@@ -15,6 +15,7 @@ from yarl import URL
 
 from penstock.contracts.commands import CommitOffsets, OffsetToCommit
 from penstock.contracts.errors import Unavailable
+from penstock_console.kafka.sessions import TooManyLogins
 from penstock_console.web.openapi import description
 from penstock_console.web.routes import ACTIONS, API, PAGES, TAIL, Action, Page
 from penstock_console.web.server import BODY_BYTES_MAX
@@ -507,6 +508,13 @@ async def test_a_script_logs_in_with_each_request_and_only_at_the_api() -> None:
         web.rig.kafka.session.admin.operations = []
         web.rig.clock.now_s += 100
         assert (await web.get(f"{API}/topics", headers=ALICE)).status == 403
+
+
+async def test_a_script_whose_login_cannot_be_checked_now_is_not_refused() -> None:
+    async with served(full_rig(passwords=PASSWORDS)) as web:
+        web.rig.kafka.refusal = TooManyLogins("16 logins are being checked: try again in a few seconds")
+        found = await web.get(f"{API}/topics", headers=ALICE)
+        assert (found.status, found.json["error"]) == (503, str(web.rig.kafka.refusal))
 
 
 TARGETS = st.text(st.sampled_from("/\\\t\n\r .:@ahtpsevil?#%"), max_size=12)

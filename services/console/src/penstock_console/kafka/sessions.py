@@ -26,9 +26,11 @@ class KafkaLimits(msgspec.Struct, frozen=True, kw_only=True):
     timeout_s: float = 10.0
     # The client tries a refused login again until this time.
     login_s: float = 3.0
-    threads_max: int = 16
+    # Each login that gateways check has a thread. Others get an error, so that they do not wait for a flood of them.
+    logins_max: int = 16
+    threads_max: int = 16  # for users who are logged in
     clients_max: int = 50
-    # Pages of messages and live readers have clients of their own, also several of one user.
+    # Pages of messages and live readers have clients and threads of their own, also several of one user.
     readers_max: int = 50
     idle_s: float = 120.0
     expire_interval_s: float = 10.0
@@ -51,6 +53,10 @@ class Login(msgspec.Struct, frozen=True):
 ANONYMOUS = Login()
 
 
+class TooManyLogins(Unavailable):
+    """Gateways check too many logins at this moment, so this one was not checked."""
+
+
 class _Client:
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -70,7 +76,11 @@ class KafkaSessions:
         self._clock = clock
         self._limits = limits
         self._threads = ThreadPoolExecutor(limits.threads_max, thread_name_prefix="kafka")
+        # No user waits for logins or for long readers.
+        self._login_threads = ThreadPoolExecutor(limits.logins_max, thread_name_prefix="kafka-login")
+        self._reader_threads = ThreadPoolExecutor(limits.readers_max, thread_name_prefix="kafka-reader")
         self._clients: dict[Login, _Client] = {}
+        self._logins = 0
         self._readers = 0
 
     async def call(self, login: Login, work: Callable[[Session], Result]) -> Result:
@@ -85,7 +95,7 @@ class KafkaSessions:
                     continue
                 client.used_s = self._clock.monotonic_s()
                 try:
-                    return await self._in_thread(partial(_translated, partial(work, client.session)))
+                    return await _in_thread(self._threads, partial(work, client.session))
                 except (Unavailable, OSError):
                     await self._close(login, client)
                     raise
@@ -100,26 +110,37 @@ class KafkaSessions:
             )
         self._readers += 1
         try:
-            async with self._opened(self._session(login)) as session:
+            session = self._session(login)
+            try:
                 yield session
+            finally:
+                await _in_thread(self._reader_threads, session.close)
         finally:
             self._readers -= 1
 
-    @contextlib.asynccontextmanager
-    async def _opened(self, session: Session) -> AsyncIterator[Session]:
-        try:
-            yield session
-        finally:
-            await self._in_thread(session.close)
+    async def in_thread(self, work: Callable[[], Result]) -> Result:
+        """The result of `work` with a session of its own, in a thread; `Unavailable` for an error of the client."""
+        return await _in_thread(self._reader_threads, work)
 
     async def try_login(self, login: Login, work: Callable[[Session], Result]) -> Result:
-        """As `call`, with a client that ends after it; `Unavailable` soon if the gateways refuse the login."""
-        async with self._opened(self._session(login, self._limits.login_s)) as session:
-            return await self.in_thread(lambda: work(session))
+        """As `call`, with a client that ends after it; `Unavailable` soon if the gateways refuse the login.
 
-    async def in_thread(self, work: Callable[[], Result]) -> Result:
-        """The result of `work` in a thread; `Unavailable` for an error of the client."""
-        return await self._in_thread(lambda: _translated(work))
+        `TooManyLogins` at once if too many are checked at this moment.
+        """
+        if self._logins >= self._limits.logins_max:
+            raise TooManyLogins(
+                f"{self._limits.logins_max} logins are being checked: try again in a few seconds. If this goes on, "
+                "look in the console's log for the users of `login_failed`"
+            )
+        self._logins += 1
+        try:
+            session = self._session(login, self._limits.login_s)
+            try:
+                return await _in_thread(self._login_threads, lambda: work(session))
+            finally:
+                await _in_thread(self._login_threads, session.close)
+        finally:
+            self._logins -= 1
 
     async def run(self) -> None:
         """Close idle clients, for ever."""
@@ -141,7 +162,8 @@ class KafkaSessions:
         """Close all clients."""
         for login in list(self._clients):
             await self.forget(login)
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        for threads in (self._threads, self._login_threads, self._reader_threads):
+            threads.shutdown(wait=False, cancel_futures=True)
 
     async def _close(self, login: Login, client: _Client) -> None:
         """Close a client that no thread uses."""
@@ -149,7 +171,7 @@ class KafkaSessions:
             del self._clients[login]
         if not client.is_closed:
             client.is_closed = True
-            await self._in_thread(client.session.close)
+            await _in_thread(self._threads, client.session.close)
 
     def _client(self, login: Login) -> _Client:
         client = self._clients.get(login)
@@ -166,9 +188,6 @@ class KafkaSessions:
         timeout_s = self._limits.timeout_s if timeout_s is None else timeout_s
         return Session(own.over(self._settings), timeout_s, token=login.token)
 
-    async def _in_thread(self, work: Callable[[], Result]) -> Result:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
-
 
 def listener_settings(bootstrap: str, command_config: str) -> KafkaSettings:
     """The settings of the listener; `Invalid` if the file cannot be read. Its login, if it has one, is not used."""
@@ -176,6 +195,11 @@ def listener_settings(bootstrap: str, command_config: str) -> KafkaSettings:
     own = KafkaSettings(bootstrap=bootstrap, security_protocol=found.security_protocol or "PLAINTEXT")
     settings = own.over(found)
     return msgspec.structs.replace(settings, username="", password="", password_file="")
+
+
+async def _in_thread(threads: ThreadPoolExecutor, work: Callable[[], Result]) -> Result:
+    """The result of `work` in one of the threads; `Unavailable` for an error of the client."""
+    return await asyncio.get_running_loop().run_in_executor(threads, _translated, work)
 
 
 def _translated(work: Callable[[], Result]) -> Result:

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from penstock.contracts.errors import Invalid, PenstockError, Unavailable
 from penstock_console.kafka.records import RecordQuery, tail
-from penstock_console.kafka.sessions import ANONYMOUS, Login
+from penstock_console.kafka.sessions import ANONYMOUS, Login, TooManyLogins
 from penstock_console.openid.flow import CodeFlow
 from penstock_console.pages.context import Request, Sources
 from penstock_console.pages.errors import Forbidden, NotFound
@@ -163,6 +163,8 @@ class WebServer:
         if found is None and request.path.startswith(API):
             try:
                 found = await self._logins.of_header(request.headers.get("Authorization", ""))
+            except TooManyLogins:  # the login may be right
+                raise
             except Unavailable as error:
                 log.info("login_failed", reason=str(error))
         return found
