@@ -26,10 +26,10 @@ LIMITS = LoginLimits(sessions_max=3, session_s=100, basic_s=10)
 class Rig:
     """Logins at gateways that know two users."""
 
-    def __init__(self, passwords: dict[str, str] | None = PASSWORDS) -> None:
+    def __init__(self, passwords: dict[str, str] | None = PASSWORDS, limits: LoginLimits = LIMITS) -> None:
         self.clock = ManualClock()
         self.kafka = FakeKafka(World(), self.clock, passwords)
-        self.logins = Logins(self.kafka, self.clock, CountingEntropy(), limits=LIMITS)
+        self.logins = Logins(self.kafka, self.clock, CountingEntropy(), limits=limits)
 
 
 def basic(name: str, password: str) -> str:
@@ -75,10 +75,28 @@ async def test_sessions_are_bounded_and_ended_ones_make_room() -> None:
     rig = Rig()
     for _ in range(LIMITS.sessions_max):
         await rig.logins.log_in(ALICE)
-    with pytest.raises(Unavailable, match="3 users are logged in: try again later"):
+    with pytest.raises(Unavailable, match="3 sessions are open: log out in other browsers"):
         await rig.logins.log_in(BOB)
     rig.clock.now_s += LIMITS.session_s
     assert rig.logins.of_session(await rig.logins.log_in(BOB)) == BOB
+
+
+async def test_a_user_with_too_many_sessions_loses_the_oldest_one_and_takes_none_from_others() -> None:
+    rig = Rig(limits=LoginLimits(sessions_max=5, sessions_per_user_max=4, session_s=100))
+    bobs = await rig.logins.log_in(BOB)
+    alices = [await rig.logins.log_in(ALICE) for _ in range(6)]
+    assert [rig.logins.of_session(each) for each in alices] == [None, None, ALICE, ALICE, ALICE, ALICE]
+    assert rig.logins.of_session(bobs) == BOB
+    assert rig.kafka.closed == [], "the sessions that are left use the same client"
+
+
+async def test_the_client_of_a_token_closes_with_its_last_session() -> None:
+    rig = Rig(limits=LoginLimits(sessions_per_user_max=2))
+    rig.kafka.tokens = ("t1", "t2", "t3")
+    logins = [Login("alice", token=each) for each in rig.kafka.tokens]
+    for each in logins:
+        await rig.logins.log_in(each)
+    assert rig.kafka.closed == logins[:1]
 
 
 async def test_a_logout_ends_one_session_and_the_last_one_closes_the_client() -> None:

@@ -25,6 +25,7 @@ class LoginLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How many sessions there are, and how long they live."""
 
     sessions_max: int = 1_000
+    sessions_per_user_max: int = 20  # a new one ends the oldest one
     session_s: float = 8 * 3_600
     # A script sends its password with each request; gateways check it again after this time.
     basic_s: float = 60.0
@@ -87,10 +88,15 @@ class Logins:
         await self._check(self._kafka, login)
         now_s = self._clock.monotonic_s()
         self._sessions = {token: each for token, each in self._sessions.items() if each.end_s > now_s}
+        own = [token for token, each in self._sessions.items() if each.login.username == login.username]
+        too_many = max(len(own) + 1 - self._limits.sessions_per_user_max, 0)
+        ended = [self._sessions.pop(each) for each in own[:too_many]]
         if len(self._sessions) >= self._limits.sessions_max:
-            raise Unavailable(f"{self._limits.sessions_max} users are logged in: try again later")
+            raise Unavailable(f"{self._limits.sessions_max} sessions are open: log out in other browsers, or try later")
         token = self._entropy.take(TOKEN_BYTES).hex()
         self._sessions[token] = _Session(login, now_s + self._limits.session_s)
+        for each in ended:
+            await self._close_unused(each.login)
         return token
 
     async def log_in_by_tokens(self, tokens: Tokens) -> str:
@@ -102,8 +108,13 @@ class Logins:
     async def log_out(self, token: str) -> None:
         """End a session."""
         found = self._sessions.pop(token, None)
-        if found is not None and all(each.login != found.login for each in self._sessions.values()):
-            await self._kafka.forget(found.login)
+        if found is not None:
+            await self._close_unused(found.login)
+
+    async def _close_unused(self, login: Login) -> None:
+        """Close the client of a user without another session."""
+        if all(each.login != login for each in self._sessions.values()):
+            await self._kafka.forget(login)
 
     def of_session(self, token: str) -> Login | None:
         """The user of a session; None if there is none, or it has ended."""
