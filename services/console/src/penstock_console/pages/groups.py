@@ -1,5 +1,7 @@
 """Groups of all kinds: the list, and one group with its lag, members and trend."""
 
+from functools import partial
+
 import msgspec
 
 from penstock.cli.groups.members import Group
@@ -10,6 +12,7 @@ from penstock.contracts.queries.survey import UNKNOWN_TIME, GroupSurvey
 from penstock_console.kafka.changes import describe_group
 from penstock_console.pages.context import ListQuery, Part, Request, Sources, part_of
 from penstock_console.pages.errors import NotFound
+from penstock_console.survey.background import computed
 from penstock_console.survey.survey import Survey, behind_ms_of, lag_of
 
 
@@ -68,6 +71,10 @@ class GroupPage(msgspec.Struct, frozen=True):
 async def groups(sources: Sources, _request: Request, query: ListQuery) -> GroupList:
     """The groups whose name contains the text, those with the most lag first."""
     survey = await sources.survey.current()
+    return await computed(len(survey.groups), partial(_list, survey, query))
+
+
+def _list(survey: Survey, query: ListQuery) -> GroupList:
     rows = [group_row(survey, each) for name, each in survey.groups.items() if query.q.lower() in name.lower()]
     return GroupList(len(survey.groups), part_of(rows, query, "-lag"))
 
@@ -79,6 +86,11 @@ async def group(sources: Sources, request: Request, name: str) -> GroupPage:
     if found is None:
         raise NotFound(f"there is no group {name!r}")
     described, members_error = await _members(sources, request, name)
+    partitions = sum(len(each.partitions) for each in found.topics)
+    return await computed(partitions, partial(_page, survey, found, described, members_error))
+
+
+def _page(survey: Survey, found: GroupSurvey, described: Group | None, members_error: str) -> GroupPage:
     members = [] if described is None else described.members
     owners = {
         (topic, number): f"{member.client_id}@{member.host.lstrip('/')}"
@@ -88,7 +100,7 @@ async def group(sources: Sources, request: Request, name: str) -> GroupPage:
     }
     return GroupPage(
         group_row(survey, found),
-        list(survey.trends.get(name, ())),
+        list(survey.trends.get(found.group_id, ())),
         _partitions(survey, found, owners),
         "" if described is None else described.assignor,
         [

@@ -1,5 +1,7 @@
 """Topics: the list, and one topic with its partitions, groups and configurations."""
 
+from functools import partial
+
 import msgspec
 
 from penstock.cli.kafka.session import Session
@@ -10,6 +12,7 @@ from penstock.contracts.queries.topics import DeletedTopicsQuery, DeletedTopicsV
 from penstock_console.kafka.changes import ConfigEntry, topic_configs
 from penstock_console.pages.context import ListQuery, Part, Request, Sources, part_of
 from penstock_console.pages.errors import NotFound
+from penstock_console.survey.background import computed
 from penstock_console.survey.survey import Survey, behind_ms_of
 
 RETENTION = "retention.ms"
@@ -98,6 +101,10 @@ class DeletedTopics(msgspec.Struct, frozen=True):
 async def topics(sources: Sources, _request: Request, query: ListQuery) -> TopicList:
     """The topics whose name contains the text."""
     survey = await sources.survey.current()
+    return await computed(len(survey.topics), partial(_list, survey, query))
+
+
+def _list(survey: Survey, query: ListQuery) -> TopicList:
     rows = [topic_row(survey, each) for name, each in survey.topics.items() if query.q.lower() in name.lower()]
     return TopicList(len(survey.topics), part_of(rows, query, "name"))
 

@@ -2,6 +2,7 @@
 
 from array import array
 from collections.abc import AsyncIterator, Mapping
+from functools import partial
 
 import msgspec
 
@@ -17,6 +18,7 @@ from penstock.contracts.queries.survey import (
 )
 from penstock.runtime.bus.listings import Sequencers
 from penstock.runtime.clock import Clock
+from penstock_console.survey.background import computed
 
 QUERY_DEADLINE_S = 10.0
 
@@ -73,6 +75,9 @@ class Surveyor:
         groups: dict[str, GroupSurvey] = {}
         async for group_page in self._group_pages():
             groups |= {each.group_id: each for each in group_page.groups}
+        return await computed(len(topics) + len(groups), partial(self._survey, now_ms, topics, groups))
+
+    def _survey(self, now_ms: int, topics: Mapping[str, TopicSurvey], groups: Mapping[str, GroupSurvey]) -> Survey:
         totals = {name: _totals(each) for name, each in topics.items()}
         now_s = self._clock.monotonic_s()
         rates = self._rates(now_s, {name: each.written for name, each in totals.items()})
