@@ -16,6 +16,7 @@ from penstock_console.survey.survey import Survey
 Row = TypeVar("Row")
 ROWS_PER_PAGE = 50
 ROWS_PER_PAGE_MAX = 500
+ROWS_PER_TABLE = 200  # of partitions
 
 
 class Sources(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +49,15 @@ class ListQuery(msgspec.Struct, frozen=True, kw_only=True):
     size: int = ROWS_PER_PAGE
 
 
+class TableQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """The page of a long table in HTML. The API has the whole table."""
+
+    page: int = 1
+
+
+FIRST = TableQuery()
+
+
 class Part(msgspec.Struct, Generic[Row], frozen=True):
     """A page of a sorted list."""
 
@@ -65,10 +75,14 @@ def part_of(rows: Sequence[Row], query: ListQuery, default_sort: str) -> Part[Ro
     if rows and column not in getattr(rows[0], "__struct_fields__", ()):
         sort, column = default_sort, default_sort.removeprefix("-")
     ordered = sorted(rows, key=lambda row: _key(getattr(row, column)), reverse=sort.startswith("-"))
-    size = min(max(query.size, 1), ROWS_PER_PAGE_MAX)
-    pages = max(-(-len(ordered) // size), 1)
-    page = min(max(query.page, 1), pages)
-    return Part(ordered[(page - 1) * size : page * size], len(ordered), page, pages, sort)
+    return page_of(ordered, query.page, min(max(query.size, 1), ROWS_PER_PAGE_MAX), sort)
+
+
+def page_of(rows: Sequence[Row], page: int, size: int = ROWS_PER_TABLE, sort: str = "") -> Part[Row]:
+    """One page of the rows, the last one if there are fewer pages."""
+    pages = max(-(-len(rows) // size), 1)
+    page = min(max(page, 1), pages)
+    return Part(list(rows[(page - 1) * size : page * size]), len(rows), page, pages, sort)
 
 
 def _key(value: object) -> tuple[int, object]:

@@ -10,7 +10,7 @@ from penstock.cli.kafka.session import Session
 from penstock.contracts.errors import PenstockError
 from penstock.contracts.queries.survey import UNKNOWN_TIME, GroupSurvey
 from penstock_console.kafka.changes import describe_group
-from penstock_console.pages.context import ListQuery, Part, Request, Sources, part_of
+from penstock_console.pages.context import FIRST, ListQuery, Part, Request, Sources, TableQuery, part_of
 from penstock_console.pages.errors import NotFound
 from penstock_console.survey.background import computed
 from penstock_console.survey.survey import Survey, behind_ms_of, lag_of
@@ -79,8 +79,8 @@ def _list(survey: Survey, query: ListQuery) -> GroupList:
     return GroupList(len(survey.groups), part_of(rows, query, "-lag"))
 
 
-async def group(sources: Sources, request: Request, name: str) -> GroupPage:
-    """One group; `Invalid` if there is none."""
+async def group(sources: Sources, request: Request, name: str, query: TableQuery = FIRST) -> GroupPage:
+    """One group with all of its partitions; `page` is for HTML only. `Invalid` if there is none."""
     survey = await sources.survey.with_item(lambda taken: name in taken.groups)
     found = survey.groups.get(name)
     if found is None:

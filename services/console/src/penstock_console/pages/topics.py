@@ -10,7 +10,7 @@ from penstock.contracts.ids import topic_id_text
 from penstock.contracts.queries.survey import UNKNOWN_TIME, TopicSurvey
 from penstock.contracts.queries.topics import DeletedTopicsQuery, DeletedTopicsView
 from penstock_console.kafka.changes import ConfigEntry, topic_configs
-from penstock_console.pages.context import ListQuery, Part, Request, Sources, part_of
+from penstock_console.pages.context import FIRST, ListQuery, Part, Request, Sources, TableQuery, part_of
 from penstock_console.pages.errors import NotFound
 from penstock_console.survey.background import computed
 from penstock_console.survey.survey import Survey, behind_ms_of
@@ -109,8 +109,8 @@ def _list(survey: Survey, query: ListQuery) -> TopicList:
     return TopicList(len(survey.topics), part_of(rows, query, "name"))
 
 
-async def topic(sources: Sources, request: Request, name: str) -> TopicPage:
-    """One topic; `Invalid` if there is none."""
+async def topic(sources: Sources, request: Request, name: str, query: TableQuery = FIRST) -> TopicPage:
+    """One topic with all of its partitions; `page` is for HTML only. `Invalid` if there is none."""
     survey, found = await found_topic(sources, name)
     configs, configs_error = await _configs(sources, request, name)
     partitions = [

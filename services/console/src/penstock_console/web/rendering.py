@@ -9,6 +9,7 @@ import msgspec
 from markupsafe import Markup
 
 from penstock.cli.output import duration_text, size_text, time_text
+from penstock_console.pages.context import page_of
 
 _DASH = "-"  # for an unknown value
 _LINE_CHARACTERS = 300  # of a record's field that is shown in one line
@@ -37,7 +38,12 @@ class Templates:
             "one_line": lambda text: " ".join(text[:_LINE_CHARACTERS].split()),
             "path": lambda text: quote(str(text), safe=""),
         }
-        self._environment.globals |= {"spark": spark, "with_query": with_query, "as_fields": msgspec.structs.asdict}
+        self._environment.globals |= {
+            "spark": spark,
+            "with_query": with_query,
+            "page_of": page_of,
+            "as_fields": msgspec.structs.asdict,
+        }
 
     def render(self, name: str, values: Mapping[str, Any]) -> str:
         """The HTML of a template."""

@@ -18,7 +18,7 @@ from penstock_console.pages import (
     topics,
     transactions,
 )
-from penstock_console.pages.context import ListQuery, Request, Sources
+from penstock_console.pages.context import ListQuery, Request, Sources, TableQuery
 from penstock_console.web import actions
 
 API = "/api/v1"
@@ -86,7 +86,14 @@ PAGES = (
         view=topics.deleted_topics,
         result=topics.DeletedTopics,
     ),
-    Page(path="/topics/{name}", template="topic.html", title="Topic", view=topics.topic, result=topics.TopicPage),
+    Page(
+        path="/topics/{name}",
+        template="topic.html",
+        title="Topic",
+        view=topics.topic,
+        result=topics.TopicPage,
+        query=TableQuery,
+    ),
     Page(
         path="/topics/{name}/messages",
         template="messages.html",
@@ -111,7 +118,14 @@ PAGES = (
         result=groups.GroupList,
         query=ListQuery,
     ),
-    Page(path="/groups/{name}", template="group.html", title="Group", view=groups.group, result=groups.GroupPage),
+    Page(
+        path="/groups/{name}",
+        template="group.html",
+        title="Group",
+        view=groups.group,
+        result=groups.GroupPage,
+        query=TableQuery,
+    ),
     Page(
         path="/groups/{name}/reset",
         template="reset.html",
