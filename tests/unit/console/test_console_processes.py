@@ -1,8 +1,10 @@
-"""The first reading of all processes waits until they can have announced themselves."""
+"""The first reading waits until all processes can have announced themselves; no answer of a stranger ends it."""
 
 from typing import cast
 
 import aiohttp
+import pytest
+from aiohttp import web
 
 from penstock.contracts.messages import Presence
 from penstock.runtime.bus.presence import Directory
@@ -45,3 +47,36 @@ async def test_only_the_first_reading_waits_and_not_for_ever() -> None:
     directory = LateDirectory(1_000_000)
     found = await roles_read(directory, ProcessLimits(first_s=0.01, look_s=0.001))
     assert found == [set(NEEDED_ROLES) - {"sequencer"}] * 2
+
+
+class OneGateway:
+    """A directory with a gateway at this address."""
+
+    def __init__(self, http: str) -> None:
+        self._http = http
+
+    def live(self, role: str) -> list[Presence]:
+        return [Presence(role, "z", "gateway-1", "0", http=self._http)] if role == "gateway" else []
+
+
+@pytest.mark.parametrize("body", [b"Not Found", b"<html></html>", b"{", b"a{", b"a 1\nb", b"\xff\xfe", b"[]", b"{}"])
+async def test_another_server_at_the_address_of_a_process_has_no_metrics(body: bytes) -> None:
+    """Its port may be taken before the process is gone from the list. An error here would end the console."""
+
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(body=body, content_type="text/plain", charset="utf-8")
+
+    app = web.Application()
+    app.router.add_get("/{path}", answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        host, port = runner.addresses[0]
+        async with aiohttp.ClientSession() as client:
+            directory = cast(Directory, OneGateway(f"{host}:{port}"))
+            limits = ProcessLimits(first_s=0.01, look_s=0.001)
+            [found] = (await ProcessWatch(directory, client, SystemClock(), limits=limits).read()).processes
+    finally:
+        await runner.cleanup()
+    assert (found.samples, found.report["ready"]) == ({}, False)

@@ -1,7 +1,6 @@
 """The processes of a cluster, as they announce themselves, and their pages of health and metrics."""
 
 import asyncio
-import json
 import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -60,8 +59,18 @@ async def find_processes(bus: Bus, cluster: str, *, limits: ListenLimits = LISTE
         await directory.close()
 
 
+class _Report(msgspec.Struct, frozen=True):
+    ready: bool
+    reason: str
+    degraded: dict[str, str]
+
+
+class _Answer(_Report, frozen=True):
+    roles: dict[str, _Report] = {}  # of a process with several
+
+
 class Pages:
-    """The HTTP pages of processes."""
+    """The HTTP pages of processes. Another server at the address of a process is as no answer."""
 
     def __init__(self, client: aiohttp.ClientSession, token_file: str) -> None:
         self._client = client
@@ -70,11 +79,11 @@ class Pages:
     async def report(self, process: Presence) -> dict[str, Any]:
         """The answer at `/ready`, also if the process is not ready; a reason if it does not answer."""
         try:
-            report: dict[str, Any] = json.loads(await self._read(process, "/ready", (200, 503)))
-        except (aiohttp.ClientError, TimeoutError, ValueError):
+            found = msgspec.json.decode(await self._read(process, "/ready", (200, 503)), type=_Answer)
+        except (aiohttp.ClientError, TimeoutError, ValueError, msgspec.DecodeError):
             return {"ready": False, "reason": f"no answer at {process.http}", "degraded": {}}
-        own: dict[str, Any] = report.get("roles", {}).get(process.role, report)  # a process may have several roles
-        return own
+        own = found.roles.get(process.role, found)
+        return {"ready": own.ready, "reason": own.reason, "degraded": own.degraded}
 
     async def metrics(self, processes: Sequence[Presence]) -> Samples:
         """The sum of each sample over all processes; `Invalid` if their pages need a token."""
@@ -82,11 +91,9 @@ class Pages:
         texts = await asyncio.gather(*(self.metrics_text(process) for _, process in addresses))
         sums: Samples = {}
         for text in texts:
-            for family in text_string_to_metric_families(text):
-                for sample in family.samples:
-                    labels = {name: value for name, value in sample.labels.items() if name != "role"}
-                    key = (sample.name, tuple(sorted(labels.items())))
-                    sums[key] = sums.get(key, 0.0) + sample.value
+            for (name, labels), value in samples_of(text).items():
+                key = (name, tuple(each for each in labels if each[0] != "role"))
+                sums[key] = sums.get(key, 0.0) + value
         return sums
 
     async def metrics_text(self, process: Presence) -> str:
@@ -97,7 +104,7 @@ class Pages:
             if error.status == 401:
                 raise Invalid(f"the metrics of {process.instance} need the token in {TOKEN_VARIABLE}") from error
             return ""
-        except (aiohttp.ClientError, TimeoutError):
+        except (aiohttp.ClientError, TimeoutError, ValueError):
             return ""
 
     async def _read(self, process: Presence, path: str, statuses: Sequence[int]) -> str:
@@ -108,6 +115,18 @@ class Pages:
             if answer.status not in statuses:
                 answer.raise_for_status()
             return await answer.text()
+
+
+def samples_of(text: str) -> Samples:
+    """The samples of a metrics page; none if the text is not one."""
+    try:
+        return {
+            (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+        }
+    except ValueError:
+        return {}
 
 
 @asynccontextmanager

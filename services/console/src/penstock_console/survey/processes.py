@@ -7,9 +7,8 @@ from typing import Any
 
 import aiohttp
 import msgspec
-from prometheus_client.parser import text_string_to_metric_families
 
-from penstock.cli.diagnosis.processes import Pages, Samples
+from penstock.cli.diagnosis.processes import Pages, Samples, samples_of
 from penstock.contracts.errors import Invalid
 from penstock.contracts.messages import Presence
 from penstock.runtime.bus.presence import Directory
@@ -93,8 +92,8 @@ class ProcessWatch:
         reports = await asyncio.gather(*(self._pages.report(each) for each in found))
         addresses = {each.http: each for each in found}
         texts = await asyncio.gather(*(self._pages.metrics_text(each) for each in addresses.values()))
-        parsed = dict(zip(addresses, await asyncio.to_thread(_parsed, texts), strict=True))
-        sums = _summed(parsed.values())
+        samples, sums = await asyncio.to_thread(_parsed, texts)
+        parsed = dict(zip(addresses, samples, strict=True))
         now_s = self._clock.monotonic_s()
         recent = [each for each in self._earlier if now_s - each[0] <= self._limits.window_s]
         self._earlier.append((now_s, sums))
@@ -120,18 +119,13 @@ class ProcessWatch:
             return []
 
 
-def _parsed(texts: Sequence[str]) -> list[Samples]:
-    return [
-        {
-            (sample.name, tuple(sorted(sample.labels.items()))): sample.value
-            for family in text_string_to_metric_families(text)
-            for sample in family.samples
-        }
-        for text in texts
-    ]
+def _parsed(texts: Sequence[str]) -> tuple[list[Samples], Samples]:
+    """The samples of each page, and their sums."""
+    found = [samples_of(each) for each in texts]
+    return found, _summed(found)
 
 
-def _summed(parts: Any) -> Samples:
+def _summed(parts: Sequence[Samples]) -> Samples:
     """The sum of each sample over all processes; the role of a shared process is no difference."""
     sums: Samples = {}
     for part in parts:
