@@ -17,6 +17,7 @@ from penstock.contracts.queries.survey import (
 )
 from penstock.runtime.bus.listings import Sequencers
 from penstock.runtime.bus.sequencer_client import View
+from penstock_console.metrics import SurveyMetrics
 from penstock_console.pages import groups, topics
 from penstock_console.pages.context import ListQuery, Request
 from penstock_console.survey.survey import Survey, Surveyor
@@ -87,3 +88,11 @@ async def test_long_lists_are_read_in_a_thread(read: Callable[[Any], Awaitable[o
     lists = LongLists()
     await read(lists)
     assert lists.readers and threading.current_thread() not in lists.readers
+
+
+async def test_metrics_read_no_more_topics_and_groups_than_they_report() -> None:
+    lists = LongLists()
+    survey = await lists.current()
+    lists.readers.clear()
+    assert [each.samples for each in SurveyMetrics(lambda: survey, lambda: True, 0).collect()] == [[]] * 7
+    assert not lists.readers

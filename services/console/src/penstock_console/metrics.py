@@ -1,6 +1,7 @@
 """Metrics of topics and groups, from one console of the cluster."""
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 
 import prometheus_client
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -35,8 +36,7 @@ class SurveyMetrics(prometheus_client.registry.Collector):
             labels=["topic"],
         )
         if survey is not None:
-            names = sorted(survey.topics, key=lambda name: -survey.totals[name].written)[: self._rows_max]
-            for name in names:
+            for name in survey.by_written[: self._rows_max]:
                 topic, totals = survey.topics[name], survey.totals[name]
                 written.add_metric([name], totals.written)
                 size.add_metric([name], totals.size_bytes)
@@ -56,11 +56,9 @@ class SurveyMetrics(prometheus_client.registry.Collector):
         )
         members = GaugeMetricFamily("penstock_group_members", "Members of a group.", labels=["group", "kind"])
         if survey is not None:
-            found = [(sum(topic.lags), group, topic) for group in survey.groups.values() for topic in group.topics]
-            found.sort(key=lambda each: -each[0])
-            for count, group, topic in found[: self._rows_max]:
+            for count, group, topic in survey.by_lag[: self._rows_max]:
                 lag.add_metric([group.group_id, topic.topic], count)
                 behind.add_metric([group.group_id, topic.topic], behind_ms_of(topic, survey.taken_ms) / 1000)
-            for group in list(survey.groups.values())[: self._rows_max]:
+            for group in islice(survey.groups.values(), self._rows_max):
                 members.add_metric([group.group_id, group.kind], group.members)
         return lag, behind, members

@@ -1,7 +1,7 @@
 """Topics and groups as the sequencers know them, with rates from one survey to the next."""
 
 from array import array
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
 
 import msgspec
@@ -53,6 +53,8 @@ class Survey(msgspec.Struct, frozen=True):
     groups_of_topic: Mapping[str, list[str]]
     records_per_s: Mapping[str, float]  # written, by topic; nothing in the first survey
     trends: Mapping[str, "array[int]"]  # total lags of each group in earlier surveys, the newest last
+    by_written: Sequence[str]  # names of topics, the largest number of offsets first
+    by_lag: Sequence[tuple[int, GroupSurvey, GroupTopicSurvey]]  # groups in topics with their lag, the largest first
 
 
 class Surveyor:
@@ -82,7 +84,18 @@ class Surveyor:
         now_s = self._clock.monotonic_s()
         rates = self._rates(now_s, {name: each.written for name, each in totals.items()})
         self._record_trends(groups)
-        return Survey(now_ms, now_s, topics, totals, groups, _by_topic(groups), rates, dict(self._trends))
+        return Survey(
+            taken_ms=now_ms,
+            taken_s=now_s,
+            topics=topics,
+            totals=totals,
+            groups=groups,
+            groups_of_topic=_by_topic(groups),
+            records_per_s=rates,
+            trends=dict(self._trends),
+            by_written=sorted(topics, key=lambda name: -totals[name].written),
+            by_lag=_by_lag(groups),
+        )
 
     async def _topic_pages(self) -> AsyncIterator[TopicSurveyView]:
         query = TopicSurveyQuery(0, fresh=True)
@@ -138,6 +151,11 @@ def behind_ms_of(topic: GroupTopicSurvey, now_ms: int) -> int:
 def _totals(topic: TopicSurvey) -> Totals:
     written = sum(topic.high_watermarks)
     return Totals(written - sum(topic.log_start_offsets), written, sum(topic.size_bytes))
+
+
+def _by_lag(groups: Mapping[str, GroupSurvey]) -> list[tuple[int, GroupSurvey, GroupTopicSurvey]]:
+    found = [(sum(topic.lags), group, topic) for group in groups.values() for topic in group.topics]
+    return sorted(found, key=lambda each: -each[0])
 
 
 def _by_topic(groups: Mapping[str, GroupSurvey]) -> dict[str, list[str]]:
