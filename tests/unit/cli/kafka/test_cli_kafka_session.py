@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from kafka.errors import RequestTimedOutError
 
 from penstock.cli.kafka.profiles import KafkaSettings
 from penstock.cli.kafka.session import Session, connection_error_text
 from penstock.contracts.errors import Unavailable
 from tests.testkit.servers.certificates import Authority
 from tests.testkit.servers.schema_registry import serving
+from tests.unit.cli.kafka.kafka_silent_listener import listening
 
 TIMEOUT_S = 10.0
 # Reasons as kafka-python logs them.
@@ -89,3 +91,27 @@ def test_a_client_that_cannot_connect_leaves_no_thread_and_no_connection(make: C
             connection.settimeout(TIMEOUT_S)
             while connection.recv(4_096):
                 pass
+
+
+def test_a_producer_whose_records_are_not_acknowledged_leaves_no_thread() -> None:
+    with listening() as listener:
+        session = Session(KafkaSettings(bootstrap=listener.address, security_protocol="PLAINTEXT"), 0.5)
+        before = set(threading.enumerate())
+        producer = session.new_producer(acks="all")
+        sent = producer.send("t", b"x", partition=0)
+        listener.is_silent.set()
+        [sender] = [each for each in threading.enumerate() if each not in before and "network-thread" in each.name]
+        session.close()
+        sender.join(TIMEOUT_S)
+        assert not sender.is_alive()
+        assert sent.failed()
+
+
+def test_a_question_to_a_gateway_that_hangs_ends_with_its_time() -> None:
+    with listening() as listener:
+        session = Session(KafkaSettings(bootstrap=listener.address, security_protocol="PLAINTEXT"), 0.5)
+        assert [each["name"] for each in session.admin.describe_topics(["t"])] == ["t"]
+        listener.is_silent.set()
+        with pytest.raises(RequestTimedOutError):
+            session.admin.describe_topics(["t"])
+        session.close()

@@ -69,8 +69,12 @@ class Session:
             return
         from kafka.errors import KafkaTimeoutError
 
-        with suppress(KafkaTimeoutError):
+        try:
             client.close(timeout=self.timeout_s)
+        except KafkaTimeoutError:  # its thread goes on for ever, unless it gives the records up
+            client._sender.force_close()
+            with suppress(KafkaTimeoutError):
+                client.close(timeout=self.timeout_s)
 
     def close(self) -> None:
         """Close all clients."""
