@@ -18,6 +18,7 @@ class SilentListener:
 
     def __init__(self, server: socket.socket) -> None:
         self.is_silent = threading.Event()
+        self.garbage = b""  # sent in place of answers
         self._server = server
         self._port = server.getsockname()[1]
         self.address = f"127.0.0.1:{self._port}"
@@ -36,6 +37,9 @@ class SilentListener:
             while len(head := stream.read(12)) == 12:
                 size, api, version, request = struct.unpack(">ihhi", head)
                 stream.read(size - 8)
+                if self.garbage:
+                    connection.sendall(self.garbage)
+                    continue
                 body = b"" if self.is_silent.is_set() else self._body(api, version)
                 if body:
                     connection.sendall(struct.pack(">ii", 4 + len(body), request) + body)

@@ -1,5 +1,6 @@
 """The sentence for a listener that does not serve a command names the setting to change; no failed client stays."""
 
+import logging
 import socket
 import ssl
 import threading
@@ -91,6 +92,35 @@ def test_a_client_that_cannot_connect_leaves_no_thread_and_no_connection(make: C
             connection.settimeout(TIMEOUT_S)
             while connection.recv(4_096):
                 pass
+
+
+@pytest.mark.parametrize("make", [lambda each: each.admin, Session.new_producer])
+def test_the_reason_for_a_failed_connection_is_never_that_of_another_client(make: Callable[[Session], object]) -> None:
+    """A console has clients of many users at the same time."""
+    errors: list[str] = []
+
+    def connect(session: Session) -> None:
+        with pytest.raises(Unavailable) as found:
+            make(session)
+        errors.append(str(found.value))
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        settings = KafkaSettings(bootstrap=f"127.0.0.1:{silent.getsockname()[1]}", security_protocol="PLAINTEXT")
+        thread = threading.Thread(target=connect, args=(Session(settings, 1.0),))
+        thread.start()
+        while thread.is_alive():
+            logging.getLogger("kafka.net.connection").error("Connection lost: SaslAuthenticationFailedError: wrong")
+            thread.join(0.01)
+    assert "does not answer as PLAINTEXT (kafka timeout" in errors[0]
+
+
+@pytest.mark.parametrize("make", [lambda each: each.admin, Session.new_consumer, Session.new_producer])
+def test_the_reason_for_a_failed_connection_is_that_of_the_client(make: Callable[[Session], object]) -> None:
+    with listening() as listener:
+        listener.garbage = b"HTTP/1.1 400 Bad Request\r\n\r\n"
+        session = Session(KafkaSettings(bootstrap=listener.address, security_protocol="PLAINTEXT"), 1.0)
+        with pytest.raises(Unavailable, match="Invalid frame length: 1213486160"):
+            make(session)
 
 
 def test_a_producer_whose_records_are_not_acknowledged_leaves_no_thread() -> None:

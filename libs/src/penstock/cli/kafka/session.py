@@ -6,6 +6,7 @@ import re
 import socket
 import ssl
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from typing import Any, Protocol
@@ -18,6 +19,7 @@ from penstock.contracts.errors import Invalid, PenstockError, Unavailable
 
 CLIENT_ID = "penstock-cli"
 UNKNOWN_TOPIC, TOPIC_DENIED, TOPIC_ALREADY_EXISTS, INVALID_CONFIG = 3, 29, 36, 40  # error codes of Kafka
+_LOGGER = logging.getLogger("kafka")
 _WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
@@ -31,10 +33,8 @@ class Session:
         self._configs = client_configs(settings, token) | {"client_id": CLIENT_ID}
         self._admin: Any = None
         self._open: list[Any] = []
-        self._reasons = _Reasons()
-        logger = logging.getLogger("kafka")
-        logger.propagate = False
-        logger.handlers = [self._reasons]
+        _LOGGER.propagate = False
+        _LOGGER.handlers = _LOGGER.handlers or [logging.NullHandler()]  # without one, warnings would be printed
 
     @property
     def timeout_ms(self) -> int:
@@ -85,12 +85,16 @@ class Session:
         from kafka.errors import KafkaError
 
         check_reachable(self.settings, self.timeout_s)
+        reasons = _Reasons()
+        _LOGGER.addHandler(reasons)
         try:
-            with _network(kind) as network:
+            with _network(kind, reasons.networks) as network:
                 client = kind(**self._configs, **self._timeouts(kind), **network, **configs)
         except KafkaError as error:
-            reason = connection_error_text(self.settings, self.timeout_s, self._reasons.last or error_text(error))
+            reason = connection_error_text(self.settings, self.timeout_s, reasons.last or error_text(error))
             raise Unavailable(reason) from error
+        finally:
+            _LOGGER.removeHandler(reasons)
         self._open.append(client)
         return client
 
@@ -103,13 +107,13 @@ class Session:
 
 
 @contextmanager
-def _network(kind: Any) -> Iterator[dict[str, Any]]:
-    """The setting that makes the network part of a client. It is closed if the client then cannot be made.
+def _network(kind: Any, made: list[Any]) -> Iterator[dict[str, Any]]:
+    """The setting that makes the network part of a client, here in `made`. It is closed if the client cannot be made.
 
     kafka-python starts a thread for it before it connects. It leaves the thread and its sockets if it cannot connect.
     """
     name = "kafka_client"
-    make, made = kind.DEFAULT_CONFIG[name], []
+    make = kind.DEFAULT_CONFIG[name]
 
     def make_network(**configs: Any) -> Any:
         made.append(make(**configs))
@@ -216,13 +220,22 @@ def check_reachable(settings: KafkaSettings, timeout_s: float) -> None:
 
 
 class _Reasons(logging.Handler):
-    """The last reason why a connection failed: kafka-python only logs it, and tries again until the time-out."""
+    """The last reason why a connection of one client failed.
+
+    kafka-python only logs it, and tries again until the time-out. It connects in the thread of the client's network, or
+    in that of the caller.
+    """
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self.last = ""
+        self.networks: list[Any] = []
+        self._caller = threading.current_thread()
 
     def emit(self, record: logging.LogRecord) -> None:
+        thread = threading.current_thread()
+        if thread is not self._caller and all(each._net._io_thread is not thread for each in self.networks):
+            return  # of another client
         text = record.getMessage()
         if "Connection lost: " in text and "timed out" not in text:
             self.last = text.rpartition("Connection lost: ")[2]
