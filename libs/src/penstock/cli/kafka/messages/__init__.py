@@ -1,7 +1,7 @@
 """Messages of Kafka that kafka-python does not have, and how a command sends them.
 
-The JSON files are in the form of Kafka's own message descriptions. Private parts of kafka-python are used in this
-module and in `session.py` only, so its version is pinned below the next minor release.
+The JSON files are in the form of Kafka's own message descriptions. Only this module and
+`session.py` use private parts of kafka-python. So its version is pinned below the next minor release.
 """
 
 from types import new_class
