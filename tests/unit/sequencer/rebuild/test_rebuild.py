@@ -8,16 +8,19 @@ import pytest
 
 from penstock.contracts.entries import decode_entry, next_hash
 from penstock.contracts.errors import Conflict, Invalid, Unavailable
+from penstock.segment.keys import journal_archive_key, snapshot_key
 from penstock_sequencer.core.machine import apply_entry
 from penstock_sequencer.core.snapshot.codec import encode_state
 from penstock_sequencer.core.state.cluster import Partition, State
 from penstock_sequencer.core.state.limits import DEFAULT_LIMITS
+from penstock_sequencer.journal_guard.completeness import check_journal_has_what_is_archived
 from penstock_sequencer.rebuild.preconditions import ARCHIVE_AGE_MIN_MS
 from penstock_sequencer.rebuild.rebuild import Rebuild
 from penstock_sequencer.rebuild.report import as_text, segment_name
+from penstock_sequencer.replication.halt import Halted
 from penstock_sequencer.storage.journal_marker import JournalIdentity, marker_key
 from penstock_sequencer.storage.snapshot_store import list_snapshots, read_stored_snapshot
-from tests.testkit.fakes.memory_journal import MemoryJournalStore
+from tests.testkit.fakes.memory_journal import MemoryJournal, MemoryJournalStore
 from tests.testkit.fakes.virtual_time import CountingEntropy, VirtualClock, in_virtual_time
 from tests.unit.sequencer.core.core_world import check_invariants
 from tests.unit.sequencer.rebuild.rebuild_segments import batch
@@ -41,6 +44,7 @@ class Lost:
 
     def __init__(self) -> None:
         self.store = SteppedStore()
+        self.journal = MemoryJournalStore()
         self.producer = 0
         self.acknowledged: list[tuple[int, int]] = []  # (offset, the producer's sequence)
         self.archived_sequence = 0
@@ -63,6 +67,7 @@ class Lost:
             await commit_offset(built, 8)
             await name_old_journal(self.store)
             self.acknowledged = [(offset, each.base_sequence) for offset, each in flusher.acknowledged]
+            self.journal = built.store
             self.last_sequence = built.store.last_sequence
 
 
@@ -277,6 +282,38 @@ async def test_a_rebuild_interrupted_at_any_step_is_completed_by_the_next_one() 
             await rebuilt(store, streams)
         state = await check_is_good(store, streams, expected)
         assert partition(state).high_watermark == 9
+
+
+@in_virtual_time
+async def test_without_the_objects_of_an_interrupted_rebuild_the_old_journal_can_be_used_again() -> None:
+    """As the runbook has it."""
+    gone = await lost()
+    whole = gone.store.copy()
+    first = (await rebuilt(whole)).report.first_sequence
+    made = [journal_archive_key("", CLUSTER, first, first), *(snapshot_key("", CLUSTER, first - at) for at in (0, 1))]
+    assert whole.steps.done > 5
+    old = MemoryJournal(gone.journal)
+    halted, usable = 0, gone.store
+    for break_before in range(whole.steps.done):
+        store = gone.store.copy()
+        store.steps.break_before = break_before
+        with contextlib.suppress(Unavailable):
+            await rebuilt(store)
+        if (await marker(store)).created == NEW:
+            break
+        store.steps.break_before = -1
+        if made[0] in store.archived():
+            halted += 1
+            with pytest.raises(Halted, match=f"but entry {first} is already in its archive"):
+                await check_journal_has_what_is_archived(old, store, CLUSTER)
+        await store.delete(made)
+        await check_journal_has_what_is_archived(old, store, CLUSTER)
+        usable = store
+    assert halted > 1
+    async with rig(objects=usable) as built:
+        built.store = gone.journal
+        running = await built.start("a")
+        assert partition(running.sequencer.replica.state).high_watermark == 9
 
 
 @in_virtual_time
