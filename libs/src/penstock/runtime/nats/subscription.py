@@ -21,8 +21,6 @@ class SubscriptionLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     pending_bytes_max: int = 512 * 1024 * 1024
     pending_messages_max: int = 1024 * 1024
-    # Handled before other tasks run, if the handler never waits. A burst of thousands would block them for too long.
-    messages_per_turn: int = 16
 
 
 DEFAULT_LIMITS = SubscriptionLimits()
@@ -42,7 +40,11 @@ class Owner(Protocol):
 
 
 class NatsSubscription:
-    """One subscription; its handler runs in a task of the client, one message after the other."""
+    """One subscription; its handler runs in a task of the client, one message after the other.
+
+    If the handler never waits, all queued messages are handled in one turn of the event loop. Sequencers need that
+    (stall_detector.py): commands that waited in a queue during a stall must not arrive after the stall has settled.
+    """
 
     def __init__(
         self,
@@ -56,7 +58,6 @@ class NatsSubscription:
         self._client = client
         self._deliver = deliver
         self._limits = limits
-        self._handled = 0
         self._inner: ClientSubscription | None = None
 
     async def open(self, subject: str, queue: str) -> None:
@@ -73,9 +74,6 @@ class NatsSubscription:
     async def _receive(self, message: Msg) -> None:
         try:
             await self._deliver(message)
-            self._handled += 1
-            if self._handled % self._limits.messages_per_turn == 0:
-                await asyncio.sleep(0)
         except asyncio.CancelledError:
             if not cancellations():  # else the client would end the subscription silently
                 self._owner.fail(RuntimeError(f"the handler of {message.subject} cancelled itself"))
