@@ -105,8 +105,8 @@ class StallDetector:
             log.warning("bus_not_flushed", error=str(error))
             await asyncio.sleep(self._limits.flush_retry_s)
             return
-        # Messages before this one may still be in the queue of a handler that has not run yet. The bus hands all of them
-        # over in one turn of the event loop, because the handler of commands never waits.
+        # Messages before this one may still be in the queue of a handler that has not run yet. All of them are handled
+        # in one turn of the event loop, because the handler of commands never waits.
         await asyncio.sleep(self._limits.look_interval_s)
         if self.is_good(ticket):
             self._settled = ticket
