@@ -20,6 +20,12 @@ SCALE = {"sequencer": 2, "flusher": 2, "gateway": 2, "console": 0}
 MORE_RECORDS = 200
 LEVEL_TIMEOUT_S = 60.0
 BUILD_TIMEOUT_S = 1500.0
+# Credentials as the compose file of the previous version had them made; that version knows no other options.
+OLD_CREDENTIALS = """
+services:
+  credentials:
+    entrypoint: ["python", "-m", "penstock.cli", "credentials", "/credentials", "--owner", "10001"]
+"""
 
 
 def build(context: Path, tag: str) -> None:
@@ -35,7 +41,10 @@ def project(tmp_path: Path) -> Iterator[Project]:
         old = previous.take_out(tmp_path / "previous")
         build(old, OLD)
         build(ROOT, NEW)
-    with running_project("penstock-upgrade", scale=SCALE, PENSTOCK_VERSION=OLD) as started:
+    credentials = tmp_path / "credentials.yaml"
+    credentials.write_text(OLD_CREDENTIALS)
+    files = ("compose.yaml", str(credentials))
+    with running_project("penstock-upgrade", *files, scale=SCALE, PENSTOCK_VERSION=OLD) as started:
         yield started
 
 
