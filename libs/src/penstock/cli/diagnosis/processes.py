@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -89,12 +89,7 @@ class Pages:
         """The sum of each sample over all processes; `Invalid` if their pages need a token."""
         addresses = sorted({each.http: each for each in processes}.items())
         texts = await asyncio.gather(*(self.metrics_text(process) for _, process in addresses))
-        sums: Samples = {}
-        for text in texts:
-            for (name, labels), value in samples_of(text).items():
-                key = (name, tuple(each for each in labels if each[0] != "role"))
-                sums[key] = sums.get(key, 0.0) + value
-        return sums
+        return summed(samples_of(text) for text in texts)
 
     async def metrics_text(self, process: Presence) -> str:
         """The metrics page of a process, "" if it does not answer; `Invalid` if it needs a token."""
@@ -127,6 +122,16 @@ def samples_of(text: str) -> Samples:
         }
     except ValueError:
         return {}
+
+
+def summed(pages: Iterable[Samples]) -> Samples:
+    """The sum of each sample over all processes; the role of a shared process is no difference."""
+    sums: Samples = {}
+    for page in pages:
+        for (name, labels), value in page.items():
+            key = (name, tuple(each for each in labels if each[0] != "role"))
+            sums[key] = sums.get(key, 0.0) + value
+    return sums
 
 
 @asynccontextmanager

@@ -8,7 +8,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from penstock.cli.diagnosis.processes import Pages, Samples, samples_of
+from penstock.cli.diagnosis.processes import Pages, Samples, samples_of, summed
 from penstock.contracts.errors import Invalid
 from penstock.contracts.messages import Presence
 from penstock.runtime.bus.presence import Directory
@@ -122,14 +122,4 @@ class ProcessWatch:
 def _parsed(texts: Sequence[str]) -> tuple[list[Samples], Samples]:
     """The samples of each page, and their sums."""
     found = [samples_of(each) for each in texts]
-    return found, _summed(found)
-
-
-def _summed(parts: Sequence[Samples]) -> Samples:
-    """The sum of each sample over all processes; the role of a shared process is no difference."""
-    sums: Samples = {}
-    for part in parts:
-        for (name, labels), value in part.items():
-            key = (name, tuple(each for each in labels if each[0] != "role"))
-            sums[key] = sums.get(key, 0.0) + value
-    return sums
+    return found, summed(found)
