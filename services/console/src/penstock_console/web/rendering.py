@@ -9,7 +9,7 @@ import msgspec
 from markupsafe import Markup
 
 from penstock.cli.output import duration_text, size_text, time_text
-from penstock_console.pages.context import page_of
+from penstock_console.pages.context import ROWS_PER_PAGE_MAX, page_of
 
 _DASH = "-"  # for an unknown value
 _LINE_CHARACTERS = 300  # of a record's field that is shown in one line
@@ -42,6 +42,7 @@ class Templates:
             "spark": spark,
             "with_query": with_query,
             "page_of": page_of,
+            "rows_max": ROWS_PER_PAGE_MAX,  # of a table without pages
             "as_fields": msgspec.structs.asdict,
         }
 
