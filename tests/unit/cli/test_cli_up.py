@@ -195,7 +195,7 @@ async def test_compactors_start_when_clients_are_served_and_again_with_a_python_
     is_ready.set()
     await until(lambda: len(helpers.all) == 2)
     janitor, small = helpers.all
-    assert janitor.spec.argv == ["nice", "-n", "19", sys.executable, "-m", "penstock_janitor"]
+    assert janitor.spec.argv == [sys.executable, "-m", "penstock_janitor"]
     assert small.spec.argv == ["nice", "-n", "19", sys.executable, "-m", "penstock_compactor"]
     await until(lambda: small.pid is not None)
     python.path = program

@@ -23,7 +23,7 @@ AGENT = "agent"  # a process that is gateway, flusher and cacher in one, and per
 HELPERS = ("janitor", "compactor")
 # With --small: the limits of segments that memory keeps for readers. Little is enough for a store on this machine.
 SMALL_SETTINGS = {"RECENT_BYTES_MAX": str(32 * 2**20), "CACHE_BYTES_MAX": str(16 * 2**20)}
-LOW_PRIORITY = ("nice", "-n", "19")  # for helpers: services get the processor first (ADR 0043)
+LOW_PRIORITY = ("nice", "-n", "19")  # for compactors: services get the processor first (ADR 0043)
 
 
 class Specs:
@@ -77,8 +77,9 @@ class Specs:
         return self._all_of(role, (sys.executable,))
 
     def helpers(self, role: str, python: str) -> list[ChildSpec]:
-        """All instances of a helper, at low priority."""
-        return self._all_of(role, (*LOW_PRIORITY, python))
+        """All instances of a helper; compactors have a low priority."""
+        priority = LOW_PRIORITY if role == "compactor" else ()
+        return self._all_of(role, (*priority, python))
 
     def console(self) -> ChildSpec:
         """The console; its first page starts it."""
