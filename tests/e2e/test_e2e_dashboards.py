@@ -10,6 +10,7 @@ import pytest
 
 from tests.testkit import monitoring
 from tests.testkit.clusters.cluster import Cluster, running, wait_until
+from tests.testkit.clusters.compactors import share_the_processor
 from tests.testkit.loads.steady_load import SteadyLoad, SteadyReader, create_topic
 from tests.testkit.servers.prometheus import PrometheusServer, running_prometheus
 
@@ -44,6 +45,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("JAVA_HOME", str(data.parent))  # a folder without Java
         environment.setenv("PENSTOCK_MERGE_FLUSHED_AGE_MS", "1000")
+        share_the_processor(environment, data.parent)
         environment.setenv("PENSTOCK_REAP_INTERVAL_MS", "1000")
         store = f"file://{data}/objects?local_reads=off"
         with running(data, *services, "--store", store) as cluster:

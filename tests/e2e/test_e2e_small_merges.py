@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.testkit.clusters.cluster import running, wait_until
+from tests.testkit.clusters.compactors import share_the_processor
 from tests.testkit.clusters.janitors import Bucket, levels_of
 from tests.testkit.loads.ledger import Ledger, check_nothing_lost_twice_or_reordered, idempotent_producer
 from tests.testkit.loads.steady_load import create_topic
@@ -21,6 +22,7 @@ def test_small_segments_are_merged_without_java(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))  # a folder without Java
     monkeypatch.setenv("PENSTOCK_MERGE_FLUSHED_AGE_MS", "1000")
     monkeypatch.setenv("PENSTOCK_PLAN_INTERVAL_MS", "100")
+    share_the_processor(monkeypatch, tmp_path)
     ledger = Ledger()
     with running(tmp_path / "data", "--compactors", "1", "--flush-ms", "5") as cluster:
         create_topic(cluster.kafka, TOPIC, PARTITIONS)

@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.testkit.clusters.cluster import running, wait_until
-from tests.testkit.clusters.compactors import EAGER, POLL_S, SPARK_CONF, START_S, is_running
+from tests.testkit.clusters.compactors import EAGER, POLL_S, SPARK_CONF, START_S, is_running, share_the_processor
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1200)]
 
@@ -16,6 +16,7 @@ def test_it_serves_clients_before_its_compactor_starts_and_leaves_nothing_behind
 ) -> None:
     for flag, value in {**EAGER, "spark-conf": SPARK_CONF, "spark-master": "local[1]"}.items():
         monkeypatch.setenv(f"PENSTOCK_{flag.replace('-', '_').upper()}", value)
+    share_the_processor(monkeypatch, tmp_path)
     with running(tmp_path / "data", "--compactors", "1", "--flush-ms", "5") as cluster:
         wait_until(lambda: "compactor-1" in cluster.processes(), START_S, "the compactor to be started", POLL_S)
         producer = Producer({"bootstrap.servers": cluster.kafka})

@@ -7,6 +7,8 @@ import sys
 import urllib.request
 from pathlib import Path
 
+import pytest
+
 from penstock.spark.session import LOCAL_JAVA_OPTIONS
 from tests.testkit import java_classes
 from tests.testkit.clusters.cluster import Cluster, wait_until
@@ -23,9 +25,19 @@ EAGER = {
 }
 JAVA_OPTIONS = f"{LOCAL_JAVA_OPTIONS} {java_classes.options()}".strip()
 SPARK_CONF = f"spark.driver.defaultJavaOptions={JAVA_OPTIONS}"
+# As `nice -n 19 PROGRAM`, but without the low priority.
+SAME_PRIORITY = '#!/bin/sh\nshift 2\nexec "$@"\n'
 POLL_S = 0.2
 STOP_S = 180.0
 START_S = 300.0  # a JVM starts slowly on a busy machine
+
+
+def share_the_processor(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Give compactors of `penstock up` the priority of other processes; without free CPU, they would hardly run."""
+    program = folder / "nice"
+    program.write_text(SAME_PRIORITY)
+    program.chmod(0o700)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
 
 
 class CompactorProcess:
