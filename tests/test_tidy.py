@@ -120,6 +120,12 @@ def test_tests_pass_limits_and_use_public_names() -> None:
     assert not found, found
 
 
+def test_tests_measure_no_processor_time() -> None:
+    """A busy machine needs more of it for the same work. `tests/testkit/work.py` counts the work."""
+    timed = re.compile(r"\b(?:process|thread)_time\b")
+    assert not [name_of(path) for path in PYTHON if path not in CODE and timed.search(text_of(path))]
+
+
 def test_the_english_is_plain() -> None:
     """Sentences are short, with a named subject and standard terms; CONTRIBUTING.md contains the reasons."""
     pages = [path for path in FILES if path.suffix in (".py", ".md")]

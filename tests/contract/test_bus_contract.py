@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import random
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
@@ -19,6 +18,7 @@ from tests.testkit.sim.environment.wire import Latency, Wire
 from tests.testkit.waiting import until
 
 TIMEOUT_S = 60.0
+FOREVER_S = 86_400.0  # longer than a test may take
 
 
 class World:
@@ -272,10 +272,8 @@ async def test_many_requests_at_once_get_their_own_answers(world: World) -> None
 
 async def test_a_request_without_a_listener_is_undelivered_at_once(world: World) -> None:
     bus = await world.connect("a")
-    started_s = time.monotonic()
     with pytest.raises(Undelivered, match="no subscriber on nowhere"):
-        await bus.request("nowhere", b"x", TIMEOUT_S)
-    assert time.monotonic() - started_s < TIMEOUT_S / 2
+        await bus.request("nowhere", b"x", FOREVER_S)
 
 
 async def test_a_request_without_an_answer_in_time_has_an_unknown_outcome(world: World) -> None:

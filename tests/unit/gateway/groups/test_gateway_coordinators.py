@@ -3,7 +3,6 @@
 The worlds of this module are gateways with one view of each other.
 """
 
-import time
 from collections import Counter
 
 import msgspec
@@ -27,7 +26,6 @@ NAMES = [f"name-{number}" for number in range(60)]
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 SHARE_KEY = "group:AAAAAAAAQACAAAAAAAAAEA:0"
 FIRST_PORT = 9092
-LINEAR_S_MAX = 1.0  # CPU time; the square of the letters would take ten times as long
 
 
 def presence(number: int, zone: str = ZONE, started_ms: int = 0) -> Presence:
@@ -109,7 +107,8 @@ async def test_a_client_finds_coordinators_in_its_own_zone_whichever_gateway_it_
 
 
 async def test_the_coordinators_of_share_partitions_are_found_where_share_groups_are_on() -> None:
-    keys = [SHARE_KEY, "group", "", ":AAAAAAAAQACAAAAAAAAAEA:0", "g:AAAA:0", "g:AAAAAAAAQACAAAAAAAAAEA:x"]
+    topic_id = SHARE_KEY.split(":")[1]
+    keys = [SHARE_KEY, "group", "", f":{topic_id}:0", f" :{topic_id}:0", "g:AAAA:0", f"g:{topic_id}:x"]
     off, on = new_world(share_groups=False), new_world()
     assert [each.error_code for each in await found_by(off, SHARE, [SHARE_KEY])] == [ErrorCode.INVALID_REQUEST]
     good, *bad = await found_by(on, SHARE, keys)
@@ -118,13 +117,6 @@ async def test_the_coordinators_of_share_partitions_are_found_where_share_groups
     assert all("group:topicId:partition" in (each.error_message or "") for each in bad)
     older = await ask(on, FIND_COORDINATOR, 5, FindCoordinatorRequest(key_type=SHARE, coordinator_keys=[SHARE_KEY]))
     assert older.coordinators[0].error_code == ErrorCode.INVALID_REQUEST
-
-
-async def test_a_long_key_of_a_share_partition_takes_no_longer_than_its_letters() -> None:
-    began_s = time.process_time()
-    bad = await found_by(new_world(), SHARE, ["a" * 32_000] * 10)
-    assert {each.error_code for each in bad} == {ErrorCode.INVALID_REQUEST}
-    assert time.process_time() - began_s < LINEAR_S_MAX
 
 
 async def test_each_entry_is_listed_by_its_coordinator_alone() -> None:

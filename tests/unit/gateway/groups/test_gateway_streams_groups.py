@@ -1,6 +1,5 @@
 """The APIs of streams groups (KIP-1071): journaled heartbeats, internal topics, descriptions, and Kafka's errors."""
 
-import time
 from typing import Any
 
 import msgspec
@@ -39,7 +38,8 @@ from penstock.kafkawire.api.list_groups import ListGroupsRequest
 from penstock.kafkawire.api.streams_group_describe import StreamsGroupDescribeRequest
 from penstock.kafkawire.api.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 from penstock.kafkawire.error_codes import ErrorCode
-from penstock_gateway.streams.topologies import COPARTITIONED_MAX, topology_of
+from penstock_gateway.streams.topologies import topology_of
+from tests.testkit.work import counted_work
 from tests.unit.gateway.gateway_fakes import World, new_client, new_world
 from tests.unit.gateway.gateway_wire import ask
 from tests.unit.gateway.security.security_fakes import FakeBindings, binding
@@ -90,13 +90,17 @@ def answering(*asked: StreamsMembership | Rejected | None, journaled: Outcome = 
     return world
 
 
-def test_a_topology_takes_time_for_each_of_its_parts_only() -> None:
-    sources = [wire.TopicInfo(f"r{number}") for number in range(50_000)]
-    groups = [wire.CopartitionGroup([], [], [0])] * (COPARTITIONED_MAX // 2)
-    began_s = time.process_time()
-    made = topology_of(topology(repartition_source_topics=sources, copartition_groups=groups))
-    assert time.process_time() - began_s < 1.0, "all topics for each group would take some seconds"
-    assert made.subtopologies[0].copartition_groups == [["r0"]] * len(groups)
+def work_of_topology(parts: int) -> int:
+    sources = [wire.TopicInfo(f"r{number}") for number in range(parts)]
+    groups = [wire.CopartitionGroup([], [], [0])] * parts
+    with counted_work() as work:
+        made = topology_of(topology(repartition_source_topics=sources, copartition_groups=groups))
+    assert made.subtopologies[0].copartition_groups == [["r0"]] * parts
+    return work.instructions
+
+
+def test_the_work_for_a_topology_grows_with_its_parts_only() -> None:
+    assert work_of_topology(800) < 6 * work_of_topology(200)
 
 
 async def test_a_heartbeat_that_changes_nothing_is_not_journaled() -> None:

@@ -1,7 +1,7 @@
 """Conversion of running groups from the classic protocol and back, and classic members of consumer groups."""
 
 import struct
-import time
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -40,6 +40,7 @@ from penstock_sequencer.core.groups.assignment.classic_subscription_codec import
 from penstock_sequencer.core.groups.consumer_group import enter_member
 from penstock_sequencer.core.snapshot.codec import decode_state, encode_state
 from penstock_sequencer.core.state.limits import ConsumerLimits, Limits
+from tests.testkit.work import counted_work
 from tests.unit.sequencer.core.core_consumers import Client, numbers
 from tests.unit.sequencer.core.core_world import World, topic_id
 
@@ -517,36 +518,43 @@ def test_assignments_are_written_as_they_are_read() -> None:
     assert data[-4:] == b"\xff" * 4
 
 
-def crowded_group(world: World) -> list[str]:
-    """A consumer group of one member with many classic members, and the ids of these."""
-    world.on_entry.clear()  # the invariants take longer than the commands
-    names = [f"c{number:04}" for number in range(1_900)]
+def crowded_group(world: World, size: int) -> list[str]:
+    """A consumer group of one member with so many classic members, and the ids of these."""
+    world.on_entry.clear()  # the invariants are not the work of the commands
+    names = [f"c{number:04}" for number in range(size)]
     for name in names:
         join_classic(world, Classic(name), "")
     assert isinstance(world.consumers.join("new", "t"), ConsumerMembership)
     return names
 
 
-def test_many_classic_members_leave_a_consumer_group_quickly() -> None:
+def work_of_leaving(members: int) -> int:
+    """The work when all classic members of a consumer group leave with one request."""
     world = migration_world()
-    names = crowded_group(world)
+    names = crowded_group(world, members)
     epoch = world.group().generation
-    began_s = time.process_time()
-    left = world.do(LeaveGroup(world.now_ms, "g", [LeavingMember(name, None) for name in (*names, names[0])]))
-    assert time.process_time() - began_s < 0.5, "a look at all members for each one would take more than a second"
+    with counted_work() as work:
+        left = world.do(LeaveGroup(world.now_ms, "g", [LeavingMember(name, None) for name in (*names, names[0])]))
     assert left == PerItem([Rejection.NONE] * len(names) + [Rejection.UNKNOWN_MEMBER])
     assert world.group().generation == epoch + len(names)
+    return work.instructions
 
 
-def test_many_classic_members_that_do_not_join_again_are_removed_quickly() -> None:
+def work_of_removing(members: int) -> int:
+    """The work when classic members of a consumer group do not join again."""
     world = migration_world()
-    crowded_group(world)
-    began_s = time.process_time()
-    world.wait(10_000)
-    assert time.process_time() - began_s < 0.5, "a look at all members for each one would take more than a second"
+    crowded_group(world, members)
+    with counted_work() as work:
+        world.wait(10_000)
     consumer = world.group().consumer
     assert consumer is not None
     assert list(consumer.members) == ["new"]
+    return work.instructions
+
+
+@pytest.mark.parametrize("work_of", [work_of_leaving, work_of_removing])
+def test_the_work_for_classic_members_that_go_grows_with_their_number_only(work_of: Callable[[int], int]) -> None:
+    assert work_of(400) < 6 * work_of(100)
 
 
 def limited_world(level: int) -> World:

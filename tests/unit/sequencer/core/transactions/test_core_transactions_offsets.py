@@ -1,6 +1,6 @@
 """Offsets that are committed with a transaction: they wait for its end, and are committed or dropped with it."""
 
-import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -24,6 +24,7 @@ from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core import queries
 from penstock_sequencer.core.state.cluster import COMPLETING
 from penstock_sequencer.core.state.limits import DEFAULT_LIMITS, Limits, TransactionLimits
+from tests.testkit.work import counted_work
 from tests.unit.sequencer.core.core_transactions import TIMEOUT_MS
 from tests.unit.sequencer.core.core_world import World, transaction_world
 
@@ -199,35 +200,40 @@ def test_the_offsets_and_groups_of_a_transaction_are_limited(world: World) -> No
     )
 
 
-def crowded_world() -> World:
-    """A group with many offsets, in many transactions, one of which holds an offset of partition 0."""
+def crowded_world(size: int) -> World:
+    """A group with so many offsets and transactions, one of which holds an offset of partition 0."""
     world = transaction_world()
-    world.on_entry.clear()  # the invariants take longer than the commands
-    world.topic("many", partitions=10_000, number=2)
-    items = [OffsetToCommit("many", partition, 3, 1, "") for partition in range(10_000)]
+    world.on_entry.clear()  # the invariants are not the work of the commands
+    world.topic("many", partitions=size, number=2)
+    items = [OffsetToCommit("many", partition, 3, 1, "") for partition in range(size)]
     world.do(CommitOffsets(world.now_ms, "g", -1, "", None, items))
-    for number in range(2_000):
+    for number in range(size):
         writer = world.transactions.init(f"tx{number}")
         world.transactions.add_offsets(writer)
     world.transactions.commit_txn_offset(writer, topic="many")
     return world
 
 
-def test_many_offsets_of_a_group_in_many_transactions_are_read_quickly() -> None:
-    world = crowded_world()
-    began_s = time.process_time()
-    found = queries.group_offsets(world.state, GroupOffsetsQuery(0, "g", None)).offsets
-    assert time.process_time() - began_s < 1.0, "all transactions for each offset would take some seconds"
+def work_of_reading(size: int) -> int:
+    world = crowded_world(size)
+    with counted_work() as work:
+        found = queries.group_offsets(world.state, GroupOffsetsQuery(0, "g", None)).offsets
     assert [each.partition for each in found if each.pending] == [0]
+    return work.instructions
 
 
-def test_many_offsets_of_a_group_in_many_transactions_expire_quickly() -> None:
-    world = crowded_world()
+def work_of_expiring(size: int) -> int:
+    world = crowded_world(size)
     # As after a week of such transactions, one after the other.
     world.state.lived_ms = offsets_retention_ms({})
     world.state.ages.append((0, world.state.sequence))
     world.state.expiry_round.append("g")
-    began_s = time.process_time()
-    world.do(Tick(world.now_ms))
-    assert time.process_time() - began_s < 1.0, "all transactions for each offset would take some seconds"
+    with counted_work() as work:
+        world.do(Tick(world.now_ms))
     assert world.group().offsets["many"].keys() == {0}
+    return work.instructions
+
+
+@pytest.mark.parametrize("work_of", [work_of_reading, work_of_expiring])
+def test_the_work_for_offsets_grows_with_their_number_and_that_of_transactions(work_of: Callable[[int], int]) -> None:
+    assert work_of(400) < 6 * work_of(100)

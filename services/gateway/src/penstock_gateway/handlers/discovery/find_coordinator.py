@@ -25,8 +25,7 @@ KEY_TRANSACTION = 1
 KEY_SHARE = 2
 FIRST_VERSION_BATCHED = 4  # KIP-699
 FIRST_VERSION_SHARE = 6  # KIP-932
-# Group id, topic id and partition. The group id is not blank; the look-ahead takes time for each letter only once.
-SHARE_KEY = re.compile(r"(?=[^:]*[^:\s])[^:]+:[A-Za-z0-9_-]{22}:[0-9]{1,10}")
+SHARE_PARTITION = re.compile(r"[A-Za-z0-9_-]{22}:[0-9]{1,10}")  # topic id and partition
 
 
 class Needs(HasClock, HasDirectory, HasNodes, HasSequencer, HasSettings, Protocol):
@@ -65,9 +64,15 @@ def _error(gateway: Needs, version: int, key_type: int) -> tuple[ErrorCode, str]
 
 def _found(cluster: ClusterView, key_type: int, key: str, error: tuple[ErrorCode, str]) -> Coordinator:
     code, message = error
-    if not code and key_type == KEY_SHARE and not SHARE_KEY.fullmatch(key):
+    if not code and key_type == KEY_SHARE and not _is_share_key(key):
         code, message = ErrorCode.INVALID_REQUEST, f"the key of a share partition is group:topicId:partition, not {key}"
     if code:
         return Coordinator(key, node_id=-1, host="", port=-1, error_code=code, error_message=message)
     node = coordinator_of(cluster, key)
     return Coordinator(key, node_id=node.node_id, host=node.host, port=node.port, error_message=None)
+
+
+def _is_share_key(key: str) -> bool:
+    """Whether it has a group id that is not blank, a topic id and a partition."""
+    group_id, _, partition = key.partition(":")
+    return bool(group_id.strip() and SHARE_PARTITION.fullmatch(partition))
