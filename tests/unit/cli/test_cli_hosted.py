@@ -26,6 +26,8 @@ for name in PLACES:
 print(*sys.modules)
 """
 
+SERVICES = ("gateway", "flusher", "sequencer", "cacher", "compactor", "janitor")
+
 
 def spec_of(tmp_path: Path, **settings: str) -> ChildSpec:
     env = {"PENSTOCK_NATS_URL": f"nats://127.0.0.1:{free_port()}", "PENSTOCK_STORE_URL": f"file://{tmp_path}/objects"}
@@ -66,8 +68,20 @@ async def test_roles_that_wait_for_a_server_are_stopped_and_killed(tmp_path: Pat
     hosting.close()
 
 
+def imported_by(program: str) -> set[str]:
+    """The modules that a new process has after this program."""
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=120)
+    return set(found.stdout.split())
+
+
 def test_a_start_imports_nothing_that_only_few_deployments_need() -> None:
-    found = subprocess.run([sys.executable, "-c", IMPORTS], capture_output=True, text=True, check=True, timeout=60)
-    modules = set(found.stdout.split())
+    modules = imported_by(IMPORTS)
     assert "penstock_gateway.app" in modules
+    assert SLOW & modules == set()
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_a_service_imports_nothing_that_only_few_deployments_need(service: str) -> None:
+    modules = imported_by(f"import sys, penstock_{service}.__main__; print(*sys.modules)")
+    assert f"penstock_{service}.app" in modules
     assert SLOW & modules == set()

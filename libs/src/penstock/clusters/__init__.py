@@ -4,6 +4,7 @@ May import `penstock.contracts`, `penstock.segment.keys`, `penstock.objectstore`
 Start with `record` (what is known of a cluster), then `registry` and `watch`.
 """
 
+import penstock.runtime.process  # noqa: F401  first, because it imports structlog without rich
 from penstock.clusters.record import ClusterQuotas, ClusterRecord, ClusterState
 from penstock.clusters.registry import ClusterRegistry, Registered, read_clusters
 from penstock.clusters.watch import ClusterChanges, ClusterWatch
