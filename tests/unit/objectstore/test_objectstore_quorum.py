@@ -337,6 +337,26 @@ async def test_an_object_that_one_store_lacks_is_in_doubt_while_the_others_do_no
         await rig.quorum.get("a")
 
 
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (2, 1, 0), (1, 2, 0)])
+def test_a_store_that_denies_reads_does_not_prove_that_an_object_is_absent(order: Sequence[int]) -> None:
+    @in_virtual_time
+    async def run() -> None:
+        rig = Rig()
+        denies, fails = (rig.stores[number] for number in order[1:])
+        denies.error, fails.error = Invalid("access denied"), Unavailable("503")
+        with pytest.raises(Unavailable, match="503"):
+            await rig.quorum.get("a")
+        fails.error = Invalid("access denied")
+        with pytest.raises(Invalid, match="access denied") as raised:
+            await rig.quorum.get("a")
+        assert not isinstance(raised.value, NotFound)
+        denies.error = None
+        with pytest.raises(NotFound):
+            await rig.quorum.get("a")
+
+    run()
+
+
 @in_virtual_time
 async def test_a_listing_joins_pages_of_all_stores() -> None:
     rig = Rig()

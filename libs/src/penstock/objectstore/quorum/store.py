@@ -228,9 +228,12 @@ def _count_unanswered(failures: Sequence[PenstockError]) -> int:
 
 
 def _decisive(failures: Sequence[PenstockError]) -> PenstockError:
-    """The error of the call: an answer that two stores give, else an error that a retry may end."""
+    """The error of the call: an answer that two stores give, else an error that a retry may end.
+
+    A store that lacks the object and one that rejects the call do not give the same answer, though both are `Invalid`.
+    """
     for kind in (NotFound, Full, Conflict, Invalid, Unavailable):
-        of_kind = [error for error in failures if isinstance(error, kind)]
+        of_kind = [each for each in failures if isinstance(each, kind) and not (kind is Invalid and is_answer(each))]
         if len(of_kind) >= NEEDED or (of_kind and kind is Unavailable):
             return of_kind[0]
     return failures[0]
