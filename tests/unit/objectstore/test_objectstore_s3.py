@@ -437,6 +437,48 @@ async def test_without_credentials_the_error_names_the_variables_at_once(
     assert server.requests == []
 
 
+class ShortPages:
+    """A client whose bucket lists a few objects at once, and at first none, as a server does after many deletes."""
+
+    def __init__(self, keys: list[str]) -> None:
+        self.keys = keys
+        self.asked: list[dict[str, Any]] = []
+
+    async def list_objects_v2(self, **asked: Any) -> dict[str, Any]:
+        self.asked.append(asked)
+        above = asked.get("ContinuationToken", "").removeprefix("after ") or asked.get("StartAfter", "")
+        left = [key for key in self.keys if key.startswith(asked["Prefix"]) and key > above]
+        size = min(2, asked["MaxKeys"]) if "ContinuationToken" in asked else 0
+        when = datetime.datetime.fromtimestamp(0, datetime.UTC)
+        page = [{"Key": key, "Size": 1, "ETag": "e", "LastModified": when} for key in left[:size]]
+        token = f"after {page[-1]['Key'] if page else above}"
+        return {"Name": "b", "Contents": page, "IsTruncated": size < len(left), "NextContinuationToken": token}
+
+
+class ShortPagesStore(S3Store):
+    """A store in such a bucket."""
+
+    def __init__(self, names: list[str]) -> None:
+        super().__init__("bucket", "p/", S3Limits())
+        self._reads = self.client = ShortPages(names)
+
+
+async def test_a_listing_goes_on_after_a_page_that_has_fewer_objects_than_asked_for() -> None:
+    names = [f"a/{number}" for number in range(7)]
+    store = ShortPagesStore([f"p/{name}" for name in [*names, "b"]])
+
+    async def keys(prefix: str, after: str = "", limit: int = 1_000) -> list[str]:
+        return [each.key for each in await store.list(prefix, after, limit)]
+
+    assert await keys("a/") == names
+    assert await keys("a/", "a/2") == names[3:]
+    assert await keys("a/", "a/0", 3) == names[1:4]
+    assert await keys("c") == []
+    store.client.asked.clear()
+    assert await keys("a/", limit=3) == names[:3]
+    assert [asked["MaxKeys"] for asked in store.client.asked] == [3, 3, 1], "no more than is asked for"
+
+
 class DirectoryBucket:
     """A client whose bucket lists as those of S3 Express do: only whole folders, in no order, page by page."""
 

@@ -172,12 +172,17 @@ class S3Store(RangeReads):
         check_listing(prefix, after, limit)
         if self._bucket.endswith(DIRECTORY_BUCKET_END):
             return await self._list_directory(prefix, after, limit)
-        start = {"StartAfter": self._prefix + after} if after else {}
-        with translated(f"list of {prefix or 'all objects'}"):
-            answer = await self._reads.list_objects_v2(
-                Bucket=self._bucket, Prefix=self._prefix + prefix, MaxKeys=limit, **start
-            )
-            return self._listing(answer)
+        place = {"StartAfter": self._prefix + after} if after else {}
+        found: Listing = []
+        while True:  # a page may have fewer objects than asked for, or none, before the end
+            with translated(f"list of {prefix or 'all objects'}"):
+                answer = await self._reads.list_objects_v2(
+                    Bucket=self._bucket, Prefix=self._prefix + prefix, MaxKeys=limit - len(found), **place
+                )
+                found += self._listing(answer)
+                if len(found) >= limit or not answer.get("IsTruncated"):
+                    return found
+                place = {"ContinuationToken": answer["NextContinuationToken"]}
 
     async def _list_directory(self, prefix: str, after: str, limit: int) -> Listing:
         """The listing of a directory bucket, which lists only whole folders, and in no order.
