@@ -94,6 +94,7 @@ def server(listening: ScriptedServer, store: ObjectStore) -> ScriptedServer:
         (answer(503), Throttled),
         (answer(429, "TooManyRequests"), Throttled),
         (answer(400, "RequestTimeout"), Unavailable),
+        (answer(408), Unavailable),
         (answer(500, "InternalError"), Unavailable),
         (answer(502), Unavailable),
         (answer(504), Unavailable),
@@ -122,6 +123,7 @@ async def test_the_error_of_a_failed_get_has_the_kind_of_its_cause(
     [
         (answer(412, "PreconditionFailed"), AlreadyExists, EtagMismatch),
         (answer(409, "ConditionalRequestConflict"), Unavailable, Unavailable),
+        (answer(408), Unavailable, Unavailable),
         (answer(404, "NoSuchKey"), EtagMismatch, EtagMismatch),
         (answer(503, "SlowDown"), Throttled, Throttled),
         (answer(500, "InternalError"), Unavailable, Unavailable),

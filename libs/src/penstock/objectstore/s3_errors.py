@@ -33,6 +33,7 @@ _SETTINGS_ERRORS = (
 _THROTTLED_CODES = frozenset(
     {"SlowDown", "Throttling", "ThrottlingException", "RequestLimitExceeded", "TooManyRequests", "503", "429"}
 )
+_RETRIED_CODES = frozenset({"RequestTimeout", "InternalError", "ConditionalRequestConflict"})
 # The user's next step after an error that a retry would get again.
 _KEY_ADVICE = "check AWS_ACCESS_KEY_ID, or access_key in the address"
 _REGION_ADVICE = "name the region of the bucket with AWS_REGION, or region=... in the address"
@@ -105,6 +106,7 @@ def error_of(code: str, status: int, what: str, message: str = "") -> PenstockEr
     if code == "InvalidRange" or status == 416:
         return RangeBeyond(f"a range beyond the end of the object: {what}")
     # Another conditional request was in progress. S3 demands a retry, so this answer decides nothing.
-    if status >= 500 or status == 409 or code in {"RequestTimeout", "InternalError", "ConditionalRequestConflict"}:
+    # A proxy in front of the server answers 408 to a request that comes too slowly.
+    if status >= 500 or status in {408, 409} or code in _RETRIED_CODES:
         return Unavailable(text)
     return Invalid(f"{text}{_todo(_ADVICE.get(code, ''))}")
