@@ -9,7 +9,7 @@ import pytest
 
 from penstock.clusters import ClusterQuotas, ClusterRecord, ClusterRegistry, ClusterState
 from penstock.clusters.guarded import GuardedApp
-from penstock.contracts.errors import Fenced
+from penstock.contracts.errors import Fenced, Invalid
 from penstock.objectstore import ObjectStore
 from penstock.objectstore.memory import MemoryStore
 from penstock.runtime.process.config import ServiceConfig
@@ -97,4 +97,36 @@ async def test_a_damaged_record_does_not_stop_the_process_and_quotas_are_followe
     await until(lambda: served.quotas().partitions == 5)
     running.cancel()
     await asyncio.wait({running})
+    await app.close()
+
+
+class Denying(MemoryStore):
+    """A store that can deny reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.denied: int | None = None  # reads so far; None: it does not deny
+
+    async def get(self, key: str) -> bytes:
+        if self.denied is not None:
+            self.denied += 1
+            raise Invalid("s3 answered AccessDenied")
+        return await super().get(key)
+
+
+async def test_a_store_that_denies_reads_does_not_stop_a_process_that_serves() -> None:
+    store = Denying()
+    found = await ClusterRegistry(store).create(RECORD)
+    app, served = guarded(store)
+    await app.open()
+    running = asyncio.create_task(app.run())
+    await until(lambda: served.steps == ["open", "run"])
+    store.denied = 0
+    await until(lambda: store.denied is None or store.denied > 3 or running.done())
+    assert not running.done()
+    store.denied = None
+    await ClusterRegistry(store).replace(found, msgspec.structs.replace(RECORD, state=ClusterState.DELETED))
+    with pytest.raises(ExceptionGroup) as ended:
+        await asyncio.wait_for(running, TIMEOUT_S)
+    assert isinstance(ended.value.exceptions[0], Fenced)
     await app.close()

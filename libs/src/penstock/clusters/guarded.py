@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from penstock.clusters.record import NO_QUOTAS, ClusterRecord, ClusterState, decode_record
-from penstock.contracts.errors import Corrupt, Fenced, Unavailable
+from penstock.contracts.errors import Corrupt, Fenced, Invalid, Unavailable
 from penstock.objectstore import NotFound, ObjectStore, open_store
 from penstock.runtime.process.config import ServiceConfig
 from penstock.runtime.process.landing import without_landing
@@ -79,7 +79,7 @@ class GuardedApp:
             await asyncio.sleep(self._interval_s)
             try:
                 await self._check(store)
-            except (Unavailable, Corrupt) as error:
+            except (Unavailable, Corrupt, Invalid) as error:  # a store that denies reads shows no deletion
                 log.warning("registry_not_read", error=str(error))
 
     async def _check(self, store: ObjectStore) -> None:
