@@ -213,8 +213,12 @@ class JetStreamStore(WholeReads, WithoutParts):
         check_listing(prefix, after, limit)
         folder = prefix[: prefix.rfind("/") + 1]
         names = await self._subjects(f"{self._subject(folder)}>")
-        keys = sorted(key for key in map(self._key, names) if key.startswith(prefix) and key > after)[:limit]
-        return await self._described(keys) if keys else []
+        keys = sorted(key for key in map(self._key, names) if key.startswith(prefix) and key > after)
+        found: Listing = []
+        while keys and len(found) < limit:  # some may be deleted meanwhile
+            page, keys = keys[: limit - len(found)], keys[limit - len(found) :]
+            found += await self._described(page)
+        return found
 
     async def delete(self, keys: Sequence[str]) -> None:
         check_keys(keys)
