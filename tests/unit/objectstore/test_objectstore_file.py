@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+import shutil
 import signal
 import stat
 import sys
@@ -464,6 +465,29 @@ async def test_a_vanished_folder_is_created_again(store: FileStore, tmp_path: Pa
     (tmp_path / "objects/a/b").rmdir()
     await store.put("a/b/second", [b"bytes"])
     assert await store.get("a/b/second") == b"bytes"
+
+
+@pytest.mark.parametrize("in_parts", [False, True])
+async def test_the_name_of_a_folder_that_is_created_again_is_synced_again(
+    store: FileStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_parts: bool
+) -> None:
+    await store.put("a/b/first", [b"bytes"])
+    shutil.rmtree(tmp_path / "objects/a")
+    synced: list[str] = []
+    real_sync = os.fsync
+
+    def sync(descriptor: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        real_sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    if in_parts:
+        upload = await store.begin_parts("a/b/second", PART_BYTES_MIN)
+        await upload.put_part(0, [b"bytes"])
+        await upload.complete()
+    else:
+        await store.put("a/b/second", [b"bytes"])
+    assert synced[-3:] == [str(tmp_path / folder) for folder in ("objects/a/b", "objects/a", "objects")]
 
 
 async def test_processes_replace_one_object_without_losing_an_update(tmp_path: Path) -> None:

@@ -244,6 +244,7 @@ class FileStore:
             try:
                 os.link(staged, final)
             except FileNotFoundError:
+                self._synced_folders.discard(final.parent)  # if a user deleted it, its new name is not durable yet
                 final.parent.mkdir(parents=True, exist_ok=True)
                 os.link(staged, final)
         except FileExistsError as error:
