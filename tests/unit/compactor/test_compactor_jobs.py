@@ -396,3 +396,21 @@ async def test_logs_with_more_extents_than_one_search_holds_are_searched_in_rota
     topics = (await world.machine.query("metadata", MetadataQuery(0, None), MetadataView)).topics
     searches = [[topic_ids.index(job.topic_id) for job in await keys.find_jobs(topics, ())] for _ in range(3)]
     assert [sorted(each) for each in searches] == [[0, 1], [2, 3], [0, 4]]
+
+
+async def test_a_topic_that_another_compactor_compacts_by_key_does_not_block_the_next_one(world: World) -> None:
+    compacted = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}
+    topic_ids = [world.create_topic(number, **compacted) for number in (1, 2)]
+    for topic_id in topic_ids:
+        world.flush((topic_id, 0, ["a"]))
+        flushed = [segment for segment in world.segments() if segment.level == 0]
+        await world.merging().merge(Choice(Kind.FLUSHED, flushed), topic_ids)
+    first, second = (world.extents(topic_id)[0].segment.segment_id for topic_id in topic_ids)
+    world.machine.apply(LeaseJob(world.machine.clock.now_ms(), "job", "compactor-2", [first], MINUTE_MS))
+    world.machine.sent.clear()
+
+    def requested() -> list[list[bytes]]:
+        return [each.segment_ids for each in world.machine.sent if isinstance(each, LeaseJob)]
+
+    await while_running([world.compactor()], lambda: until(lambda: len(requested()) >= 2))
+    assert requested()[:2] == [[first], [second]]

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
+from penstock.contracts.batches import NO_SEGMENT_ID
 from penstock.contracts.configs.topics import CompactionConfigs, compaction_configs
 from penstock.contracts.ids import new_segment_id
 from penstock.contracts.queries.compaction import LogView
@@ -128,6 +129,13 @@ def test_a_log_with_a_missing_extent_waits() -> None:
 def test_a_log_that_starts_inside_an_extent_is_compacted_from_that_extent_on(start: int) -> None:
     of_log = [extent(1), extent(2)]
     assert inputs_of(plans(of_log, start=start)) == [each.input for each in of_log]
+
+
+def test_a_log_of_markers_only_waits_because_a_job_needs_a_segment_to_lease() -> None:
+    marker = KeyExtent(KeyInput(NO_SEGMENT_ID, 0, 0, 0, 0, 0, -1))
+    assert plans([marker], horizon_ms=NOW_MS) == []
+    stored = KeyExtent(msgspec.structs.replace(extent(0).input, base_offset=1))
+    assert len(plans([marker, stored], horizon_ms=NOW_MS)) == 1
 
 
 def test_a_leased_clean_extent_keeps_the_partition_waiting() -> None:

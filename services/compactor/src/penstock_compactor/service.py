@@ -45,10 +45,10 @@ class LoopLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Backoff(msgspec.Struct):
-    """The wait of the segments of a failed job."""
+    """The wait of a segment after a job that failed, or that got no lease."""
 
     until_s: float
-    pause_s: float
+    pause_s: float = 0.0  # after the last failure; 0 if no job has failed
 
 
 class Compactor:
@@ -272,6 +272,8 @@ class Compactor:
         except NotLeased:
             result = "not_claimed"
             self._listing.remove(set(segments))
+            if kind is Kind.KEYS:
+                self._wait_for_lease(segments)
         except PenstockError as error:
             result = "failed"
             self._record_end(segments, is_complete=False)
@@ -287,10 +289,23 @@ class Compactor:
             if is_complete:
                 self._backoffs.pop(segment_id, None)
                 continue
-            before = self._backoffs.get(segment_id)
+            before_s = self._failed_pause_s(segment_id)
             limits = self._limits
-            pause_s = min(before.pause_s * 2, limits.pause_max_s) if before is not None else limits.first_pause_s
+            pause_s = min(before_s * 2, limits.pause_max_s) if before_s else limits.first_pause_s
             self._backoffs[segment_id] = Backoff(self._clock.monotonic_s() + pause_s, pause_s)
+
+    def _wait_for_lease(self, segments: Sequence[SegmentId]) -> None:
+        """Let these segments wait, because another compactor has a lease on one of them.
+
+        The search for key compaction does not use the listing. Without the wait it would choose the same job again at
+        once, and no other job.
+        """
+        until_s = self._clock.monotonic_s() + self._limits.first_pause_s
+        self._backoffs.update({each: Backoff(until_s, self._failed_pause_s(each)) for each in segments})
+
+    def _failed_pause_s(self, segment_id: SegmentId) -> float:
+        backoff = self._backoffs.get(segment_id)
+        return 0.0 if backoff is None else backoff.pause_s
 
     def _remove(self, task: "asyncio.Task[None]") -> None:
         del self._working[task]

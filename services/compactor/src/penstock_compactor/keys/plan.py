@@ -198,6 +198,8 @@ def is_due(
     log: LogView, settings: CompactionConfigs, inputs: Sequence[KeyInput], now_ms: int, limits: KeyLimits
 ) -> bool:
     """Whether to compact now: because of the dirty ratio, the maximum lag of a record, or expired tombstones."""
+    if all(each.segment_id == NO_SEGMENT_ID for each in inputs):
+        return False  # a job of markers only has no segment to lease, so it would never run
     if 0 <= log.delete_horizon_ms <= now_ms:
         return True
     dirty = [each for each in inputs if each.last_offset >= log.cleaned_offset and each.segment_id != NO_SEGMENT_ID]
