@@ -199,6 +199,35 @@ async def test_long_readers_have_a_limit_of_their_own() -> None:
     await sessions.kafka.close()
 
 
+async def test_one_user_cannot_take_all_long_readers() -> None:
+    sessions = Sessions(readers_per_user_max=2)
+    async with sessions.kafka.own_session(ALICE), sessions.kafka.own_session(ALICE):
+        with pytest.raises(Unavailable, match="2 readers of messages of alice are open: close a page"):
+            async with sessions.kafka.own_session(ALICE):
+                pass
+        async with sessions.kafka.own_session(BOB):
+            pass
+    async with sessions.kafka.own_session(ALICE):
+        pass
+    own = sessions.kafka.own_session
+    async with own(ANONYMOUS), own(ANONYMOUS), own(ANONYMOUS):  # all users of a console without logins
+        pass
+    await sessions.kafka.close()
+
+
+async def test_an_error_of_a_socket_is_reported_as_unavailable_and_the_user_gets_a_new_client() -> None:
+    sessions = Sessions()
+    first = await sessions.session()
+
+    def fail(_session: Session) -> None:
+        raise ConnectionResetError("the gateway has closed the connection")
+
+    with pytest.raises(Unavailable, match="the gateway has closed the connection"):
+        await sessions.kafka.call(ALICE, fail)
+    assert await sessions.session() is not first
+    await sessions.kafka.close()
+
+
 async def test_logged_in_users_do_not_wait_for_logins() -> None:
     """A flood of wrong passwords waits for gateways for seconds each."""
     sessions, end = Sessions(threads_max=2), threading.Event()

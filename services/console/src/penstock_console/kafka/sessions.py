@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -32,6 +33,7 @@ class KafkaLimits(msgspec.Struct, frozen=True, kw_only=True):
     clients_max: int = 50
     # Pages of messages and live readers have clients and threads of their own, also several of one user.
     readers_max: int = 50
+    readers_per_user_max: int = 10  # not without logins, because all are one user then
     idle_s: float = 120.0
     expire_interval_s: float = 10.0
 
@@ -81,7 +83,7 @@ class KafkaSessions:
         self._reader_threads = ThreadPoolExecutor(limits.readers_max, thread_name_prefix="kafka-reader")
         self._clients: dict[Login, _Client] = {}
         self._logins = 0
-        self._readers = 0
+        self._readers: Counter[str] = Counter()  # by user
 
     async def call(self, login: Login, work: Callable[[Session], Result]) -> Result:
         """The result of `work` in a thread with a client of the user; `Unavailable` for an error of the client.
@@ -96,19 +98,15 @@ class KafkaSessions:
                 client.used_s = self._clock.monotonic_s()
                 try:
                     return await _in_thread(self._threads, partial(work, client.session))
-                except (Unavailable, OSError):
+                except Unavailable:
                     await self._close(login, client)
                     raise
 
     @contextlib.asynccontextmanager
     async def own_session(self, login: Login) -> AsyncIterator[Session]:
         """A session for one long reader; `Unavailable` if there are too many of them."""
-        if self._readers >= self._limits.readers_max:
-            raise Unavailable(
-                f"{self._limits.readers_max} readers of messages are open: close a page with live messages, "
-                "or try again in a minute"
-            )
-        self._readers += 1
+        self._check_readers(login.username)
+        self._readers[login.username] += 1
         try:
             session = self._session(login)
             try:
@@ -116,7 +114,17 @@ class KafkaSessions:
             finally:
                 await _in_thread(self._reader_threads, session.close)
         finally:
-            self._readers -= 1
+            self._readers -= Counter((login.username,))
+
+    def _check_readers(self, user: str) -> None:
+        own_max, all_max = self._limits.readers_per_user_max, self._limits.readers_max
+        if user and self._readers[user] >= own_max:
+            found = f"{own_max} readers of messages of {user} are open"
+        elif self._readers.total() >= all_max:
+            found = f"{all_max} readers of messages are open"
+        else:
+            return
+        raise Unavailable(f"{found}: close a page with live messages, or try again in a minute")
 
     async def in_thread(self, work: Callable[[], Result]) -> Result:
         """The result of `work` with a session of its own, in a thread; `Unavailable` for an error of the client."""
@@ -211,8 +219,10 @@ def _translated(work: Callable[[], Result]) -> Result:
 def _client_errors() -> Iterator[None]:
     try:
         yield
-    except (PenstockError, OSError):
+    except PenstockError:
         raise
+    except OSError as error:
+        raise Unavailable(str(error)) from error
     except Exception as error:  # all errors of kafka-python
         if not type(error).__module__.startswith("kafka."):
             raise

@@ -56,7 +56,7 @@ async def clients(sources: Sources, request: Request, query: ListQuery) -> Clien
     gateways = [each for each in reading.processes if each.presence.role == GATEWAY]
     try:
         subscriptions, error = await sources.kafka.call(request.login, read_subscriptions), ""
-    except (PenstockError, OSError) as failure:
+    except PenstockError as failure:
         subscriptions, error = [], str(failure)
     pushed = sorted(
         (metric for each in gateways for metric in _pushed(each)),

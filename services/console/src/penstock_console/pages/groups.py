@@ -145,5 +145,5 @@ async def _members(sources: Sources, request: Request, name: str) -> tuple[Group
 
     try:
         return await sources.kafka.call(request.login, read), ""
-    except (PenstockError, OSError) as error:
+    except PenstockError as error:
         return None, str(error)

@@ -221,7 +221,7 @@ def decided(bindings: Sequence[AclBinding], query: CheckQuery) -> CheckResult:
 async def _tried(sources: Sources, request: Request, read: Callable[[Session], list[Any]]) -> tuple[list[Any], str]:
     try:
         return await sources.kafka.call(request.login, read), ""
-    except (PenstockError, OSError) as error:
+    except PenstockError as error:
         return [], str(error)
 
 

@@ -199,5 +199,5 @@ async def _configs(sources: Sources, request: Request, name: str) -> tuple[list[
 
     try:
         return await sources.kafka.call(request.login, read), ""
-    except (PenstockError, OSError) as error:
+    except PenstockError as error:
         return [], str(error)
