@@ -55,8 +55,9 @@ class FileParts:
 
     async def complete(self) -> str:
         size_bytes = self._sizes.check_complete()
-        if self._writing:
-            await asyncio.wait([asyncio.wrap_future(writing) for writing in self._writing])
+        writing = tuple(self._writing)  # of this moment, because threads that end remove theirs
+        if writing:
+            await asyncio.wait([asyncio.wrap_future(each) for each in writing])
         return await run_in(self._pool, lambda: self._complete(size_bytes))
 
     async def abort(self) -> None:
