@@ -578,6 +578,39 @@ async def test_a_client_that_sends_its_large_frame_steadily_is_served_while_othe
         assert kafka.connections.open_connections == 2
 
 
+async def test_a_client_that_takes_no_answers_does_not_keep_the_memory_of_its_large_frame() -> None:
+    """It is not read then, so its frame makes no progress."""
+    async with Kafka(held_bytes_max=4 * MIB) as kafka:
+        await kafka.world.add_flusher("f1")
+        attacker = await kafka.connect()
+        attacker.writer.write(struct.pack(">ihhih", 2 * MIB - 100, 0, 7, 1, -1) + bytes(1_000))
+        budget = kafka.connections.budget
+        await until(lambda: budget.reserved_bytes)
+        (stuck,) = kafka.connections.all
+        stuck.pause_writing()  # as its transport does
+        client = await kafka.connect()
+        client.produce(1, build_batch([Record(value=b"x" * MIB)]))
+        await until(lambda: budget.is_contended)
+        for _ in range(2):
+            kafka.world.clock.now_s += LIMITS.contended_frame_s_max
+            kafka.connections.sweep()
+        assert await attacker.until_closed() == b""
+        assert await client.next_correlation_id() == 1
+
+
+async def test_a_throttled_client_does_not_keep_the_memory_of_a_complete_frame() -> None:
+    async with Kafka(held_bytes_max=2 * MIB) as kafka:
+        flusher = await kafka.world.add_flusher("f1")
+        kafka.world.sequencer.set_quota("producer_byte_rate", "1", client_id="test")
+        await kafka.world.gateway.quotas.refresh()
+        throttled, client = await kafka.connect(), await kafka.connect()
+        throttled.produce(1, build_batch([Record(value=b"x" * 600_000)]))
+        await until(lambda: flusher.produces)
+        client.send(18, 0, bytes(600_000), 2)
+        assert await client.next_correlation_id() == 2
+        await kafka.connections.close()  # the throttled client is not read, also at its end
+
+
 async def test_a_large_request_is_not_received_before_its_turn() -> None:
     """Some large requests behind a Fetch that waits for minutes would hold all memory."""
     async with Kafka() as kafka:

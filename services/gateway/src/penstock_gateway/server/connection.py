@@ -99,6 +99,11 @@ class Connection(asyncio.BufferedProtocol):
         return self._client
 
     @property
+    def is_ending(self) -> bool:
+        """Whether it closes, when its client has taken the answers at hand."""
+        return self._transport.is_closing()
+
+    @property
     def unanswered(self) -> int:
         """How many requests have not been answered."""
         return self._pipeline.unanswered
@@ -114,10 +119,14 @@ class Connection(asyncio.BufferedProtocol):
         return self._pipeline.partial_frame
 
     def is_too_slow(self, now_s: float) -> bool:
-        """Whether the client makes too little progress with its frame, although it is read. Asked regularly."""
+        """Whether the client makes too little progress with its frame, although it could. Asked regularly.
+
+        A client that takes no answers is not read. It could take them, and its frame may keep other clients waiting.
+        """
         is_contended = self._owner.budget.is_contended
         number, received = self._pipeline.partial_frame[0], self._pipeline.partial_bytes
-        if not self._is_reading or not received:
+        could_send = self._is_reading or (is_contended and (self._is_writing_paused or self.is_ending))
+        if not could_send or not received:
             self._progress.begin(now_s, number, received)
             return False
         return self._progress.is_too_slow(now_s, number, received, self._owner.limits, is_contended=is_contended)
@@ -262,7 +271,11 @@ class Connection(asyncio.BufferedProtocol):
             self._send()
         if self._is_at_eof:
             return
-        may_read = self._may_begin() and not self._has_early_request() and self._owner.budget.may_read(self)
+        if self._may_begin() and not self._has_early_request():
+            may_read = self._owner.budget.may_read(self)
+        else:
+            self._owner.budget.pause(self)
+            may_read = False
         if may_read != self._is_reading and not self._transport.is_closing():
             self._is_reading = may_read
             if may_read:

@@ -183,8 +183,7 @@ class ConnectionManager:
                 self.log_rejection(connection.client, "the client has not logged in")
                 connection.end("login_timeout")
             elif connection.is_too_slow(now_s):
-                self.log_rejection(connection.client, "the client does not send its frame")
-                connection.end("partial_frame")
+                self._end_slow(connection)
         if self.response_memory.is_spent:
             for connection in list(self._connections):
                 if connection.stuck_since_s is not None and now_s - connection.stuck_since_s > self.limits.stuck_s_max:
@@ -192,6 +191,15 @@ class ConnectionManager:
                     connection.abort()
         self._gateway.metrics.unsent_bytes.set(self.response_memory.held_bytes)
         self._gateway.metrics.held_bytes.set(self.budget.held_bytes)
+
+    def _end_slow(self, connection: Connection) -> None:
+        """End a connection whose frame does not come, without its last answers if the client does not take them."""
+        takes_nothing = connection.is_ending or connection.stuck_since_s is not None
+        if not connection.is_ending:
+            self.log_rejection(connection.client, "the client does not send its frame")
+            connection.end("partial_frame")
+        if takes_nothing:
+            connection.abort()
 
     async def _release_memory(self) -> None:
         decoder, budget = self._dispatcher.decoder, self.budget

@@ -70,6 +70,17 @@ class ReceiveBudget:
         self._waiting[reader] = None
         return self._favoured() is reader
 
+    def pause(self, reader: Reader) -> None:
+        """Record that a reader reads nothing for a reason of its own. It calls `may_read` when that is over.
+
+        The reader keeps only the reservation of a frame that is not complete.
+        """
+        if self._reservations.get(reader, reader.partial_frame) != reader.partial_frame:
+            self._give_back(reader)
+        if reader in self._waiting:
+            del self._waiting[reader]
+            self._wake()
+
     def remove(self, reader: Reader) -> None:
         """Remove a reader that is gone."""
         self._waiting.pop(reader, None)
