@@ -440,7 +440,7 @@ async def test_without_credentials_the_error_names_the_variables_at_once(
 
 
 class ShortPages:
-    """A client whose bucket lists a few objects at once, and at first none, as a server does after many deletes."""
+    """A client whose bucket lists a few objects at once, and at first none. Servers do so after many deletes."""
 
     def __init__(self, keys: list[str]) -> None:
         self.keys = keys

@@ -230,7 +230,7 @@ def _count_unanswered(failures: Sequence[PenstockError]) -> int:
 def _decisive(failures: Sequence[PenstockError]) -> PenstockError:
     """The error of the call: an answer that two stores give, else an error that a retry may end.
 
-    A store that lacks the object and one that rejects the call do not give the same answer, though both are `Invalid`.
+    A missing object and a rejected call are both `Invalid`, and are not the same answer.
     """
     for kind in (NotFound, Full, Conflict, Invalid, Unavailable):
         of_kind = [each for each in failures if isinstance(each, kind) and not (kind is Invalid and is_answer(each))]
