@@ -60,10 +60,13 @@ def test_agents_are_scaled_and_killed_under_load_and_nothing_is_lost_doubled_or_
         os.kill(victim.pid, signal.SIGKILL)
         account.load.wait_for_more(MORE_RECORDS)
         inside.wait_for_more(MORE_RECORDS)
+        # With no agent for some seconds, librdkafka 2.16.0 bootstraps again. Rarely, one of its clients then stalls for
+        # minutes, while others in the same process go on.
+        wait_until(lambda: agents.one("agent").restarts > victim.restarts, RESTART_TIMEOUT_S, "the restart", POLL_S)
+        until_brokers(f"{agents.one('agent').address}:9092", addresses(agents))
         agents.scale("agent", 1)
         account.load.wait_for_more(MORE_RECORDS)
         inside.wait_for_more(MORE_RECORDS)
         assert inside.settle() >= 2 * MORE_RECORDS
         assert account.settle() >= 3 * MORE_RECORDS
-    wait_until(lambda: agents.one("agent").restarts > victim.restarts, RESTART_TIMEOUT_S, "the restart", POLL_S)
     assert "Violation" not in agents.one("nats").logs()
