@@ -20,8 +20,8 @@ class SilentListener:
         self.is_silent = threading.Event()
         self.garbage = b""  # sent in place of answers
         self._server = server
-        self._port = server.getsockname()[1]
-        self.address = f"127.0.0.1:{self._port}"
+        self.broker_port = server.getsockname()[1]  # of the one broker in its metadata
+        self.address = f"127.0.0.1:{self.broker_port}"
 
     def serve(self) -> None:
         """Accept connections until the server closes."""
@@ -49,7 +49,7 @@ class SilentListener:
             error = UNSUPPORTED_VERSION if version else 0
             return struct.pack(">hi", error, len(APIS)) + b"".join(struct.pack(">hhh", *each) for each in APIS)
         if api == METADATA:
-            broker = struct.pack(">iih9sih", 1, 1, 9, b"127.0.0.1", self._port, -1)
+            broker = struct.pack(">iih9sih", 1, 1, 9, b"127.0.0.1", self.broker_port, -1)
             topic = struct.pack(">hh1sbi", 0, len(TOPIC), TOPIC, 0, 1)
             partition = struct.pack(">hiiiiii", 0, 0, 1, 1, 1, 1, 1)
             return broker + struct.pack(">ii", 1, 1) + topic + partition

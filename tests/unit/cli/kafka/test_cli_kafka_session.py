@@ -1,14 +1,18 @@
 """The sentence for a listener that does not serve a command names the setting to change; no failed client stays."""
 
+import gc
 import logging
 import socket
 import ssl
 import threading
+import warnings
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from kafka.errors import RequestTimedOutError
+from kafka import TopicPartition
+from kafka.errors import KafkaError, RequestTimedOutError
 
 from penstock.cli.kafka.profiles import KafkaSettings
 from penstock.cli.kafka.session import Session, connection_error_text
@@ -145,3 +149,45 @@ def test_a_question_to_a_gateway_that_hangs_ends_with_its_time() -> None:
         with pytest.raises(RequestTimedOutError):
             session.admin.describe_topics(["t"])
         session.close()
+
+
+def send_a_record(session: Session) -> None:
+    session.new_producer().send("t", b"x", partition=0)
+
+
+def describe_a_topic(session: Session) -> None:
+    admin = session.admin
+    with pytest.raises(KafkaError, match="timed out"):
+        admin.describe_topics(["t"])
+
+
+def read_a_record(session: Session) -> None:
+    consumer = session.new_consumer()
+    consumer.assign([TopicPartition("t", 0)])
+    assert not consumer.poll(timeout_ms=100)
+
+
+@contextmanager
+def accepting_nothing() -> Iterator[int]:
+    """A port whose queue of connections is full."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as server, ExitStack() as queue:
+        for _ in range(4):
+            connection = queue.enter_context(socket.socket())
+            connection.setblocking(False)
+            connection.connect_ex(server.getsockname())
+        yield server.getsockname()[1]
+
+
+@pytest.mark.parametrize(("ask", "timeout_s"), [(send_a_record, 0.5), (describe_a_topic, 0.5), (read_a_record, 60.0)])
+def test_a_connection_that_is_not_made_leaves_no_socket(ask: Callable[[Session], None], timeout_s: float) -> None:
+    """It times out, or the client closes before."""
+    gc.collect()
+    with listening() as listener, accepting_nothing() as broker, warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always", ResourceWarning)
+        listener.broker_port = broker
+        session = Session(KafkaSettings(bootstrap=listener.address, security_protocol="PLAINTEXT"), timeout_s)
+        ask(session)
+        session.close()
+        del session
+        gc.collect()
+    assert [str(each.message) for each in found] == []

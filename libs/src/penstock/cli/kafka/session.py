@@ -19,6 +19,7 @@ from penstock.contracts.errors import Invalid, PenstockError, Unavailable
 
 CLIENT_ID = "penstock-cli"
 UNKNOWN_TOPIC, TOPIC_DENIED, TOPIC_ALREADY_EXISTS, INVALID_CONFIG = 3, 29, 36, 40  # error codes of Kafka
+SETUP_TIMEOUT_MS = 10_000  # of one connection, until the broker has sent its versions; default of kafka-python
 _LOGGER = logging.getLogger("kafka")
 _WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
@@ -73,8 +74,9 @@ class Session:
             client.close(timeout=self.timeout_s)
         except KafkaTimeoutError:  # its thread goes on for ever, unless it gives the records up
             client._sender.force_close()
+            client._sender.join(self.timeout_s)
             with suppress(KafkaTimeoutError):
-                client.close(timeout=self.timeout_s)
+                client.close(timeout=0)
 
     def close(self) -> None:
         """Close all clients."""
@@ -88,7 +90,7 @@ class Session:
         reasons = _Reasons()
         _LOGGER.addHandler(reasons)
         try:
-            with _network(kind, reasons.networks) as network:
+            with _network(kind, self.timeout_ms, reasons.networks) as network:
                 client = kind(**self._configs, **self._timeouts(kind), **network, **configs)
         except KafkaError as error:
             reason = connection_error_text(self.settings, self.timeout_s, reasons.last or error_text(error))
@@ -107,16 +109,20 @@ class Session:
 
 
 @contextmanager
-def _network(kind: Any, made: list[Any]) -> Iterator[dict[str, Any]]:
+def _network(kind: Any, timeout_ms: int, made: list[Any]) -> Iterator[dict[str, Any]]:
     """The setting that makes the network part of a client, here in `made`. It is closed if the client cannot be made.
 
     kafka-python starts a thread for it before it connects. It leaves the thread and its sockets if it cannot connect.
+    The clients do not have these settings of the network, so they are given here.
     """
+    from penstock.cli.kafka.direct import DIRECT
+
     name = "kafka_client"
     make = kind.DEFAULT_CONFIG[name]
+    setup = {"proxy_url": DIRECT, "socket_connection_setup_timeout_ms": min(timeout_ms, SETUP_TIMEOUT_MS)}
 
     def make_network(**configs: Any) -> Any:
-        made.append(make(**configs))
+        made.append(make(**configs | setup))
         return made[-1]
 
     try:
