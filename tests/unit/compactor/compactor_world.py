@@ -230,14 +230,15 @@ class World:
                 assert offset == extent.last_offset + 1
         return found
 
-    def runner(self) -> SparkRunner:
-        return SparkRunner(
-            open_session=self._open_session,
-            close_session=lambda session: setattr(session, "is_closed", True),
-            is_alive=lambda session: bool(getattr(session, "is_alive", True)),
-            clock=self.clock,
-            metrics=self.spark_metrics,
-        )
+    def runner(self, **changes: Any) -> SparkRunner:
+        configs: dict[str, Any] = {
+            "open_session": self._open_session,
+            "close_session": lambda session: setattr(session, "is_closed", True),
+            "is_alive": lambda session: bool(getattr(session, "is_alive", True)),
+            "clock": self.clock,
+            "metrics": self.spark_metrics,
+        }
+        return SparkRunner(**configs | changes)
 
     def client(self, holder: str = "compactor-1") -> JobClient:
         return JobClient(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from penstock.contracts.commands import LeaseJob, ReleaseJob, ReplaceExtents
 from penstock.contracts.errors import Unavailable
@@ -19,7 +20,7 @@ from penstock_compactor.keys.limits import KeyWorkLimits
 from penstock_compactor.merge.work import MergeLimits
 from penstock_compactor.planning.planner import Choice, Kind, PlanLimits
 from penstock_compactor.service import LoopLimits
-from tests.testkit.waiting import until
+from tests.testkit.waiting import TIMEOUT_S, until
 from tests.unit.compactor.compactor_world import World, WrongClock, while_running
 
 MINUTE_MS = 60_000
@@ -143,6 +144,23 @@ async def test_a_job_that_spark_does_not_end_in_time_fails_and_releases_its_leas
         await world.merging().merge(everything(world), ())
     assert world.levels() == [0]
     assert not world.machine.state.leases
+
+
+async def test_a_session_that_does_not_end_does_not_delay_the_end_of_the_process(world: World) -> None:
+    """A Spark cluster may take long to end an application."""
+    may_end, has_ended = threading.Event(), threading.Event()
+
+    def end(_session: object) -> None:
+        assert may_end.wait(TIMEOUT_S)
+        has_ended.set()
+
+    runner = world.runner(close_session=end, close_s=0.01)
+    assert await runner.run("group", lambda _session: "result") == "result"
+    with capture_logs() as lines:
+        await runner.close()
+    assert [line["event"] for line in lines] == ["spark_session_left"] and not has_ended.is_set()
+    may_end.set()
+    await until(has_ended.is_set)
 
 
 async def test_too_many_outputs_for_one_command_are_sent_in_several(world: World) -> None:

@@ -137,7 +137,8 @@ class CompactorApp:
 
     async def close(self) -> None:
         """Close the connections, and a Spark session that no other cluster shares."""
-        await self._host.disconnect()
+        ends = [self._host.disconnect()]
         if self._is_alone:
-            await self._shared.close()
+            ends.append(self._shared.close())
+        await asyncio.gather(*ends)
         await self._host.close_http()

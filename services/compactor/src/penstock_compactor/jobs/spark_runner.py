@@ -21,6 +21,7 @@ log = structlog.get_logger()
 
 Result = TypeVar("Result")
 POOL = "spark.scheduler.pool"  # of the jobs of a thread
+CLOSE_S = 3.0  # shorter than the time that a process has to close
 
 
 class SparkRunner:
@@ -34,12 +35,14 @@ class SparkRunner:
         is_alive: Callable[[Any], bool],
         clock: Clock,
         metrics: SparkMetrics,
+        close_s: float = CLOSE_S,
     ) -> None:
         self._open_session = open_session
         self._close_session = close_session
         self._is_alive = is_alive
         self._clock = clock
         self._metrics = metrics
+        self._close_s = close_s
         self._session: Any = None
         self._users = 0
         self._used_s = clock.monotonic_s()
@@ -79,10 +82,13 @@ class SparkRunner:
                 await self._end()
 
     async def close(self) -> None:
-        """End the session."""
-        async with self._lock:
-            if self._session is not None:
-                await self._end()
+        """End the session. One that takes long, as on a busy cluster, ends after this process: it reads its pipe."""
+        try:
+            async with asyncio.timeout(self._close_s), self._lock:
+                if self._session is not None:
+                    await self._end()
+        except TimeoutError:
+            log.warning("spark_session_left", after_s=self._close_s)
 
     async def _begin(self) -> Any:
         async with self._lock:
