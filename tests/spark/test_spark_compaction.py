@@ -128,7 +128,7 @@ def test_catch_up_readers_miss_nothing_while_compactors_are_killed(cluster: Clus
         with CompactorProcess(cluster, "compactor-last") as last:
             last.until("jobs_total", kind="mixed", result="done")
             load.stop()
-            wait_until(lambda: last.metric("waiting_segments", level="0") <= 1, MERGED_S, "all to be merged", POLL_S)
+            wait_until(lambda: last.waits_at_most(1), MERGED_S, "all to be merged", POLL_S)
             load.read_all()
             assert last.stop() == 0
     assert not load.errors, load.errors
@@ -155,9 +155,7 @@ def test_a_compactor_works_on_a_spark_cluster(cluster: Cluster, tmp_path: Path) 
             compactor.until("jobs_total", kind="mixed", result="done")
             wait_until(lambda: all(spark.used()), MERGED_S, "both workers to work", POLL_S)
             load.stop()
-            wait_until(
-                lambda: compactor.metric("waiting_segments", level="0") <= 1, MERGED_S, "all to be merged", POLL_S
-            )
+            wait_until(lambda: compactor.waits_at_most(1), MERGED_S, "all to be merged", POLL_S)
             load.read_all()
             assert compactor.stop() == 0
     assert not load.errors, load.errors

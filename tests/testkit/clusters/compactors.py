@@ -68,12 +68,20 @@ class CompactorProcess:
 
     def metric(self, name: str, **labels: str) -> float:
         """The sum of a metric's samples whose labels include `labels`; 0 while the process does not answer."""
+        return total(self._samples(), f"penstock_compactor_{name}", **labels)
+
+    def waits_at_most(self, count: int) -> bool:
+        """Whether at most this many segments of level 0 wait; False while the process does not answer."""
+        found = self._samples()
+        return bool(found) and total(found, "penstock_compactor_waiting_segments", level="0") <= count
+
+    def _samples(self) -> dict[str, float]:
         assert self.process.poll() is None, self.log.read_text()
         try:
             with urllib.request.urlopen(f"http://{self._http}/metrics", timeout=10) as answer:
-                return total(samples(answer.read().decode()), f"penstock_compactor_{name}", **labels)
+                return samples(answer.read().decode())
         except OSError:
-            return 0.0
+            return {}
 
     def until(self, name: str, at_least: float = 1, **labels: str) -> None:
         """Wait until a metric has at least a value."""
