@@ -243,7 +243,7 @@ class _Reasons(logging.Handler):
         if thread is not self._caller and all(each._net._io_thread is not thread for each in self.networks):
             return  # of another client
         text = record.getMessage()
-        if "Connection lost: " in text and "timed out" not in text:
+        if "Connection lost: " in text and "timed out" not in text and "KafkaTimeoutError" not in text:
             self.last = text.rpartition("Connection lost: ")[2]
 
 
