@@ -90,6 +90,12 @@ SOME_KEYS = parse_keys(f"first {base64.b64encode(bytes(range(32))).decode()}", "
 NAMES = itertools.count()
 RACERS, RACERS_AT_SEAWEEDFS = 8, 4  # SeaweedFS locks the key for each put, which takes up to a second
 READ_TIMEOUT_S = 60.0  # for a server on a busy machine
+SLOW_JETSTREAM = JetStreamLimits(
+    put_timeout_s=READ_TIMEOUT_S,
+    ask_timeout_s=READ_TIMEOUT_S,
+    create_timeout_s=READ_TIMEOUT_S,
+    list_timeout_s=READ_TIMEOUT_S,
+)
 PATIENT = StoreLimits(
     clouds=CloudLimits(read_timeout_s=READ_TIMEOUT_S),
     retry=RetryLimits(attempt_s=READ_TIMEOUT_S, deadline_s=2 * READ_TIMEOUT_S),
@@ -201,7 +207,7 @@ async def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
             opened = encrypted(RetryingStore(measured, jitter=lambda: 0.0))
         case "jetstream" | "jetstream, encrypted":
             address = f"jetstream://{request.getfixturevalue('shared_nats_server').url.removeprefix('nats://')}/s{next(NAMES)}"
-            opened = await open_jetstream_store(address, {}, entropy=SystemEntropy(), limits=JetStreamLimits())
+            opened = await open_jetstream_store(address, {}, entropy=SystemEntropy(), limits=SLOW_JETSTREAM)
             opened = encrypted(opened) if "encrypted" in request.param else opened
         case "jetstream, retrying and measured":
             address = f"jetstream://{request.getfixturevalue('shared_nats_server').url.removeprefix('nats://')}/s{next(NAMES)}"

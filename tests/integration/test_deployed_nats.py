@@ -8,16 +8,18 @@ from pathlib import Path
 
 import nats.errors
 import pytest
+from msgspec import structs
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from penstock.cli.credentials import AGENT_ROLES, ROLES
 from penstock.contracts import senders, subjects
 from penstock.contracts.subjects import Sender
+from penstock.runtime.nats.journal import JournalLimits
 from penstock.runtime.nats.server import MESSAGE_BYTES_MAX, PENDING_BYTES_MAX, STORE_BYTES_MAX, WRITE_DEADLINE
 from tests.testkit.clusters.cluster import wait_until
 from tests.testkit.servers.backend import LOOPBACK
-from tests.testkit.servers.connections import connect_nats
+from tests.testkit.servers.connections import SLOW_MACHINE, connect_nats
 from tests.testkit.servers.deployed import Credentials, DeployedNats, deployed_nats
 from tests.testkit.servers.ports import free_ports
 from tests.testkit.waiting import known, until
@@ -383,7 +385,8 @@ async def check_journal(node: DeployedNats, credentials: Credentials) -> None:
     """Create a journal of three copies as the sequencer's user, write to it and read it."""
     given = credentials.of("sequencer")
     user, password = given["PENSTOCK_NATS_USER"], given["PENSTOCK_NATS_PASSWORD"]
-    connection = await connect_nats(node.url, name="test", user=user, password=password)
+    limits = structs.replace(SLOW_MACHINE, journal=JournalLimits(open_deadline_s=120.0))
+    connection = await connect_nats(node.url, name="test", user=user, password=password, limits=limits)
     journal = await connection.journal(CLUSTER, create=True, replicas=3)
     assert await known(lambda: journal.append("entry", b"entry")) == 1
     async for entries in journal.tail(0):

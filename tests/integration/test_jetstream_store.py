@@ -8,8 +8,9 @@ import pytest
 from penstock.contracts.errors import Invalid, Unavailable
 from penstock.objectstore import AlreadyExists, Full, NotFound, ObjectStore, RetryLimits, StoreLimits, open_store
 from penstock.objectstore.limits import JetStreamLimits
-from penstock.runtime.nats.client import connect_nats
+from tests.testkit.servers.connections import connect_nats
 from tests.testkit.servers.nats import NatsServer
+from tests.testkit.waiting import known
 
 SOON = StoreLimits(
     jetstream=JetStreamLimits(put_timeout_s=0.5, ask_timeout_s=0.5, create_timeout_s=2.0),
@@ -70,9 +71,16 @@ async def listed(store: ObjectStore) -> list[object]:
                 await asyncio.sleep(0.05)
 
 
+async def opened_with_an_object(server: NatsServer) -> ObjectStore:
+    """A store with limits for an absent server."""
+    patient = await open_store(url(server))
+    await patient.put("a", [b"bytes"])
+    await patient.close()
+    return await known(lambda: open_store(url(server), limits=SOON))
+
+
 async def test_without_a_server_calls_end_as_unavailable(nats_server: NatsServer) -> None:
-    store = await open_store(url(nats_server), limits=SOON)
-    await store.put("a", [b"bytes"])
+    store = await opened_with_an_object(nats_server)
     nats_server.kill()
     for call in (store.get("a"), store.put("b", [b""]), store.list(""), store.delete(["a"])):
         with pytest.raises(Unavailable):
@@ -82,8 +90,7 @@ async def test_without_a_server_calls_end_as_unavailable(nats_server: NatsServer
 
 async def test_a_stream_that_vanished_is_unavailable_and_not_empty(nats_server: NatsServer) -> None:
     """A janitor that takes a lost stream for an empty one would call its segments deleted."""
-    store = await open_store(url(nats_server), limits=SOON)
-    await store.put("a", [b"bytes"])
+    store = await opened_with_an_object(nats_server)
     connection = await connect_nats(nats_server.url, name="test")
     await connection.bus.request("$JS.API.STREAM.DELETE.penstock-landing-objects", b"", 5.0)
     await connection.close()

@@ -96,7 +96,7 @@ async def append_until_stored(journal: Journal, entry_id: str) -> int:
 
 async def test_without_a_server_the_error_is_one_sentence() -> None:
     with pytest.raises(Unavailable, match=r"^no nats server at nats://127\.0\.0\.1:1: Connection refused; "):
-        await connect_nats("nats://127.0.0.1:1", name="test", limits=NatsLimits(connect_deadline_s=0.3))
+        await connect_nats("nats://127.0.0.1:1", name="test", limits=NatsLimits(connect_deadline_s=1.0))
 
 
 @pytest.mark.parametrize("url", ["", "nats://", "nats://h:99999", "nats://u:s3cret@h:port", "nats://h:4222,"])
@@ -300,7 +300,7 @@ async def test_a_stream_that_can_lose_entries_is_no_journal(
 
 
 async def test_without_jetstream_there_is_no_journal(tmp_path: Path) -> None:
-    limits = with_journal(JournalLimits(open_deadline_s=0.1))
+    limits = with_journal(JournalLimits(open_deadline_s=0.1, ask_timeout_s=TIMEOUT_S))
     server = NatsServer(tmp_path)
     config = tmp_path / "nats-server.conf"
     config.write_text("\n".join(line for line in config.read_text().splitlines() if "jetstream" not in line))
@@ -412,7 +412,8 @@ async def test_a_tail_whose_consumer_is_deleted_makes_another(connection: NatsCo
 
 async def test_a_tail_that_ends_leaves_no_consumer_behind(nats_server: NatsServer) -> None:
     # By default the server removes an abandoned consumer after 5 s.
-    limits = with_journal(JournalLimits(tail=TailLimits(consumer_inactive_s=10 * TIMEOUT_S)))
+    tail = TailLimits(consumer_inactive_s=10 * TIMEOUT_S)
+    limits = with_journal(JournalLimits(ask_timeout_s=TIMEOUT_S, tail=tail))
     async with connected(nats_server, limits) as connection:
         journal = await connection.journal(CLUSTER, create=True)
         await append_until_stored(journal, "a")

@@ -80,7 +80,9 @@ async def connected(server: NatsServer, user: str) -> AsyncIterator[tuple[Client
         errors.append(str(error))
 
     client = Client()
-    await client.connect(server.url, user=user, password=user, error_cb=note, allow_reconnect=False)
+    await client.connect(
+        server.url, user=user, password=user, error_cb=note, allow_reconnect=False, connect_timeout=TIMEOUT_S
+    )
     try:
         yield client, errors
     finally:

@@ -37,13 +37,13 @@ class Process:
                 [sys.executable, "-m", "penstock_sequencer", *flags], stdout=output, stderr=output
             )
 
-    def get(self, path: str) -> str:
-        with urllib.request.urlopen(self.http + path, timeout=5) as answer:
+    def get(self, path: str, timeout_s: float = 5.0) -> str:
+        with urllib.request.urlopen(self.http + path, timeout=timeout_s) as answer:
             return str(answer.read().decode())
 
     def metric(self, name: str) -> float:
         """The value of a metric without labels."""
-        values = dict(line.rpartition(" ")[::2] for line in self.get("/metrics").splitlines())
+        values = dict(line.rpartition(" ")[::2] for line in self.get("/metrics", TIMEOUT_S).splitlines())
         return float(values[f"penstock_sequencer_{name}"])
 
     async def until_ready(self) -> None:
@@ -51,7 +51,7 @@ class Process:
             assert self.process.poll() is None, self.log.read_text()
             try:
                 return bool(json.loads(self.get("/ready"))["ready"])
-            except (urllib.error.URLError, ConnectionError):
+            except OSError:
                 return False
 
         await until(is_ready)

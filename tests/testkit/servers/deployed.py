@@ -134,7 +134,7 @@ class DeployedNats:
 
     def monitor(self, page: str) -> dict[str, Any]:
         """A page of the server's monitoring."""
-        with urllib.request.urlopen(f"http://{LOOPBACK}:{self.monitor_port}/{page}", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://{LOOPBACK}:{self.monitor_port}/{page}", timeout=START_TIMEOUT_S) as answer:
             found: dict[str, Any] = json.load(answer)
         return found
 
@@ -201,7 +201,9 @@ class DeployedService:
     def page(self, path: str) -> str:
         """One of its HTTP pages, with any status."""
         try:
-            with urllib.request.urlopen(f"http://{LOOPBACK}:{self.http_port}/{path}", timeout=5) as answer:
+            with urllib.request.urlopen(
+                f"http://{LOOPBACK}:{self.http_port}/{path}", timeout=START_TIMEOUT_S
+            ) as answer:
                 return str(answer.read().decode())
         except urllib.error.HTTPError as error:
             with error:

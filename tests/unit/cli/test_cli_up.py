@@ -128,7 +128,8 @@ async def test_the_exit_code_of_every_service_is_checked(tmp_path: Path) -> None
 
 def test_the_port_is_reserved_and_below_the_ports_for_outgoing_connections() -> None:
     with reserved_port() as first, reserved_port() as second:
-        assert NATS_PORT_MIN <= first < second <= NATS_PORT_MAX
+        assert first != second
+        assert all(NATS_PORT_MIN <= each <= NATS_PORT_MAX for each in (first, second))
         with socket.socket() as nats:
             nats.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             nats.bind(("127.0.0.1", first))
@@ -146,13 +147,13 @@ class RejectedServices(Specs):
 
 
 async def test_a_permanent_error_of_a_service_ends_the_start_at_once_with_its_words(tmp_path: Path) -> None:
-    reports: list[str] = []
     options = structs.replace(options_of(tmp_path), http=Address("127.0.0.1", free_port()))
+    # A service that died starts again long after the supervisor has given up.
+    limits = UpLimits(children=ChildLimits(restart_delay_ms_min=600_000, restart_delay_ms_max=600_000))
     with take_folder(tmp_path), reserved_port() as port, reserved_port() as monitor_port:
-        supervisor = Supervisor(options, port, monitor_port, reports.append, make_specs=RejectedServices)
+        supervisor = Supervisor(options, port, monitor_port, make_specs=RejectedServices, limits=limits)
         with pytest.raises(Invalid, match=r"[a-z]+-1 cannot start: [a-z]+: allow s3:PutObject"):
             await supervisor.run()
-    assert not [line for line in reports if "restarting it in 1.6 s" in line], "it did not wait for more starts"
 
 
 class FullDisk(io.StringIO):
@@ -206,7 +207,9 @@ async def test_compactors_start_when_clients_are_served_and_again_with_a_python_
     helpers.begin_stop()
     await asyncio.gather(janitor.stop(TIMEOUT_S), compactor.stop(TIMEOUT_S))
     await keeping
-    assert reports == ["only small merges run yet: Spark is not installed", "all compaction runs now"]
+    # The janitor finds no nats-server, so it may have ended before.
+    found = [line for line in reports if not line.startswith("janitor-1 died")]
+    assert found == ["only small merges run yet: Spark is not installed", "all compaction runs now"]
 
 
 async def test_low_disk_space_is_reported_once_and_so_is_its_end() -> None:

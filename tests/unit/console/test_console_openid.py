@@ -35,6 +35,7 @@ from tests.testkit.servers.openid_provider import (
     OpenIdProvider,
     providing,
 )
+from tests.testkit.servers.ports import free_port
 from tests.testkit.servers.token_issuer import LIFETIME_S, Issuer as TokenIssuer
 from tests.unit.console.console_fakes import SETTINGS
 from tests.unit.console.console_rig import Rig
@@ -374,9 +375,7 @@ async def test_an_issuer_without_an_answer_is_not_asked_for_each_browser() -> No
 
 
 async def test_an_issuer_that_is_away_is_reported_and_passwords_still_work() -> None:
-    with providing() as gone:
-        pass
-    async with world(issuer=gone.url) as it:
+    async with world(issuer=f"http://127.0.0.1:{free_port()}") as it:
         found = await it.leave()
         assert is_refused(found) and "the issuer does not answer" in found.text
         assert (await it.web.post("/login", data={"username": "bob", "password": "b"})).status == 303

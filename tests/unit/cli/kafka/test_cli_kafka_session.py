@@ -22,6 +22,7 @@ from tests.testkit.servers.schema_registry import serving
 from tests.unit.cli.kafka.kafka_silent_listener import listening
 
 TIMEOUT_S = 10.0
+SHORT_S = 2.0  # the tests wait for its end, but a busy machine connects within it
 # Reasons as kafka-python logs them.
 OTHER_ANSWER = "InvalidReceiveError: Invalid frame length: 1213486160"
 UNKNOWN_AUTHORITY = (
@@ -129,7 +130,7 @@ def test_the_reason_for_a_failed_connection_is_that_of_the_client(make: Callable
 
 def test_a_producer_whose_records_are_not_acknowledged_leaves_no_thread() -> None:
     with listening() as listener:
-        session = Session(KafkaSettings(bootstrap=listener.address, security_protocol="PLAINTEXT"), 0.5)
+        session = Session(KafkaSettings(bootstrap=listener.address, security_protocol="PLAINTEXT"), SHORT_S)
         before = set(threading.enumerate())
         producer = session.new_producer(acks="all")
         sent = producer.send("t", b"x", partition=0)
@@ -143,7 +144,7 @@ def test_a_producer_whose_records_are_not_acknowledged_leaves_no_thread() -> Non
 
 def test_a_question_to_a_gateway_that_hangs_ends_with_its_time() -> None:
     with listening() as listener:
-        session = Session(KafkaSettings(bootstrap=listener.address, security_protocol="PLAINTEXT"), 0.5)
+        session = Session(KafkaSettings(bootstrap=listener.address, security_protocol="PLAINTEXT"), SHORT_S)
         assert [each["name"] for each in session.admin.describe_topics(["t"])] == ["t"]
         listener.is_silent.set()
         with pytest.raises(RequestTimedOutError):
@@ -178,7 +179,9 @@ def accepting_nothing() -> Iterator[int]:
         yield server.getsockname()[1]
 
 
-@pytest.mark.parametrize(("ask", "timeout_s"), [(send_a_record, 0.5), (describe_a_topic, 0.5), (read_a_record, 60.0)])
+@pytest.mark.parametrize(
+    ("ask", "timeout_s"), [(send_a_record, SHORT_S), (describe_a_topic, SHORT_S), (read_a_record, 60.0)]
+)
 def test_a_connection_that_is_not_made_leaves_no_socket(ask: Callable[[Session], None], timeout_s: float) -> None:
     """It times out, or the client closes before."""
     gc.collect()

@@ -10,6 +10,7 @@ from penstock.contracts.errors import Invalid, Unavailable, Undelivered
 from penstock.runtime.bus.bus import Inbound
 from penstock.runtime.bus.local_first import LocalFirstLimits, SharedBus
 from tests.testkit.fakes.memory_bus import MemoryHub
+from tests.testkit.fakes.virtual_time import in_virtual_time
 from tests.testkit.waiting import until
 
 TIMEOUT_S = 60.0
@@ -125,7 +126,10 @@ async def test_unsubscribing_lets_waiting_local_requests_finish(process: Process
         await process.asker.request("question", b"x", TIMEOUT_S)
 
 
-async def test_a_silent_local_member_of_a_queue_group_is_avoided_for_a_while(process: Process) -> None:
+@in_virtual_time
+async def test_a_silent_local_member_of_a_queue_group_is_avoided_for_a_while() -> None:
+    process = Process()
+
     async def silent(message: Inbound) -> None:
         assert message.data
 

@@ -299,8 +299,10 @@ async def test_the_end_of_a_silence_is_reported_at_its_time() -> None:
     running.cancel()
 
 
-async def test_many_newcomers_cause_one_announcement(world: World) -> None:
-    # They all come within the gap, also on a busy machine.
+@in_virtual_time
+async def test_many_newcomers_cause_one_announcement() -> None:
+    world = World()
+    await world.directory.open()
     limits = PresenceLimits(announce_gap_ms=500, announce_interval_ms=60_000)
     announcer = Announcer(world.bus, CLUSTER, lambda: a_presence("f1"), world.directory, limits=limits)
     running = asyncio.create_task(announcer.run())
