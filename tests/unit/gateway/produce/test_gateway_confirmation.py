@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -16,20 +17,28 @@ from penstock_gateway.parts import GatewayLimits
 from penstock_gateway.produce.flush_router import first_number_at
 from penstock_gateway.produce.limits import ProduceLimits
 from penstock_gateway.produce.producer_route import Flushed, ProducerRoute
+from tests.testkit.fakes.virtual_time import in_virtual_time
 from tests.testkit.waiting import until
 from tests.unit.gateway.gateway_fakes import CLUSTER, FakeFlusher, World, new_world, turns, with_flushes
 from tests.unit.gateway.gateway_wire import ask_raw, batch, request_frame
 
 PRODUCE = 0
-LEASE_MS = 100  # short, because one test waits for its end
+LEASE_MS = 100
+
+
+@asynccontextmanager
+async def opened() -> AsyncIterator[World]:
+    limits = ProduceLimits(commit_lease_s=LEASE_MS / 1000, answer_timeout_s_min=60.0)
+    world = new_world(limits=GatewayLimits(produce=limits))
+    await world.flush_router.open()
+    async with with_flushes(world):
+        yield world
 
 
 @pytest.fixture
 async def world() -> AsyncIterator[World]:
-    world = new_world(limits=GatewayLimits(produce=ProduceLimits(commit_lease_s=LEASE_MS / 1000)))
-    await world.flush_router.open()
-    async with with_flushes(world):
-        yield world
+    async with opened() as made:
+        yield made
 
 
 @pytest.fixture
@@ -115,17 +124,18 @@ async def test_a_gateway_that_stood_still_confirms_nothing(world: World, flusher
     assert await leases_ms(world, 1) == [0]
 
 
-async def test_a_flusher_that_is_gone_is_given_up_when_its_leases_have_ended(
-    world: World, flusher: FakeFlusher
-) -> None:
-    confirmed, other = submit(world), submit(world)
-    await turns()
-    await leases_ms(world, 1)
-    world.directory.drop("f1")
-    await turns()
-    assert not confirmed.done()
-    assert await leases_ms(world, 1) == [0], "no lease begins any more"
-    async with asyncio.timeout(60):
-        await confirmed
+@in_virtual_time
+async def test_a_flusher_that_is_gone_is_given_up_when_its_leases_have_ended() -> None:
+    async with opened() as world:
+        (await world.add_flusher("f1")).answers_at_once = False
+        confirmed, other = submit(world), submit(world)
+        await turns()
+        await leases_ms(world, 1)
+        world.directory.drop("f1")
+        await turns()
+        assert not confirmed.done()
+        assert await leases_ms(world, 1) == [0], "no lease begins any more"
+        async with asyncio.timeout(60):
+            await confirmed
     assert confirmed.result().results[0].rejection == Rejection.OUTCOME_UNKNOWN
     assert other.result().results[0].rejection == Rejection.OUTCOME_UNKNOWN

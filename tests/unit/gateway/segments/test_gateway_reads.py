@@ -19,7 +19,7 @@ from penstock_gateway.segments.cache_ring import CacheRing, part_of
 from penstock_gateway.segments.full_objects import FullObjectReads
 from penstock_gateway.segments.limits import SegmentLimits
 from tests.testkit.fakes.clock import ManualClock
-from tests.testkit.waiting import until
+from tests.testkit.waiting import TIMEOUT_S, until
 from tests.unit.gateway.gateway_fakes import FakeDirectory
 from tests.unit.gateway.gateway_read_world import ZONE
 from tests.unit.gateway.gateway_zone import REPLY_BYTES_MAX, SIZE, Zone, check, expected, segment
@@ -178,6 +178,7 @@ async def test_a_cacher_answers_many_ranges_at_once_and_the_store_is_not_read(zo
 
 
 async def test_equal_reads_at_the_same_time_share_one_request(zone: Zone) -> None:
+    zone.reads = zone.make(SegmentLimits(cacher_timeout_s=TIMEOUT_S))
     cacher = await zone.add_cacher("c1")
     cacher.gate.clear()
     wanted = [SegmentRead(segment(number), 10, 100) for number in (1, 2, 3)]
@@ -339,7 +340,7 @@ async def test_a_new_cacher_is_asked_once_it_is_in_the_directory(zone: Zone) -> 
 
 
 async def test_no_more_bytes_are_in_flight_than_the_window_allows(zone: Zone) -> None:
-    zone.reads = zone.make(SegmentLimits(window_bytes=250_000))
+    zone.reads = zone.make(SegmentLimits(window_bytes=250_000, cacher_timeout_s=TIMEOUT_S))
     cacher = await zone.add_cacher("c1")
     cacher.gate.clear()
     both = [asyncio.create_task(check(zone, SegmentRead(segment(number), 0, 150_000))) for number in (1, 2)]

@@ -634,7 +634,7 @@ async def test_a_drain_answers_what_is_in_flight_and_closes_every_connection(kaf
     idle, busy = await kafka.connect(), await kafka.connect()
     busy.produce(1, batch())
     await until(lambda: flusher.produces)
-    draining = asyncio.create_task(kafka.connections.drain(10))
+    draining = asyncio.create_task(kafka.connections.drain(TIMEOUT_S))
     assert await idle.until_closed() == b""
     assert not draining.done()
     await flusher.answer_all()
@@ -647,7 +647,7 @@ async def test_a_drain_answers_what_is_in_flight_and_closes_every_connection(kaf
 
 async def test_a_drain_wakes_the_fetches_that_wait_for_records(kafka: Kafka) -> None:
     with kafka.world.gateway.tail.watch({(bytes(16), 0)}) as watch:
-        await kafka.connections.drain(10)
+        await kafka.connections.drain(TIMEOUT_S)
         assert await watch.until(asyncio.get_running_loop().time())
 
 

@@ -27,6 +27,7 @@ from penstock.objectstore.memory import MemoryStore
 from penstock_gateway.handlers.share import share_group_heartbeat
 from penstock_gateway.parts import GatewayLimits
 from penstock_gateway.share.limits import ShareLimits
+from tests.testkit.waiting import TIMEOUT_S
 from tests.unit.gateway.gateway_compaction import compact
 from tests.unit.gateway.gateway_read_world import START_MS, World, batch_of
 from tests.unit.gateway.gateway_share import GROUP
@@ -37,7 +38,7 @@ OLD, YOUNG = HOUR_AGO - 1, HOUR_AGO
 
 @contextlib.asynccontextmanager
 async def opened(partitions: int = 1, reset: str = "by_duration:PT1H", **options: Any) -> AsyncIterator[World]:
-    made = World(**options)
+    made = World(**{"limits": GatewayLimits(share=ShareLimits(starts_timeout_s=TIMEOUT_S))} | options)
     await made.open(partitions=partitions)
     await made.commit([RaiseLevel(START_MS, SHARE_STARTS_LEVEL)])
     change = ConfigChange("share.auto.offset.reset", ConfigOperation.SET, reset)
