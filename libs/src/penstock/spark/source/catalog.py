@@ -25,7 +25,7 @@ from penstock.contracts.rejections import Rejection, check_known
 from penstock.runtime.bus.listings import all_topics
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import SystemClock
-from penstock.runtime.nats.client import connect_nats
+from penstock.runtime.nats.client import NatsLimits, connect_nats
 from penstock.runtime.process.logs import configure_logs
 from penstock.spark.config import ClusterAddress
 from penstock.spark.source.config import TopicChoice
@@ -33,6 +33,8 @@ from penstock.spark.source.offsets import LogBounds, Partition
 from penstock.spark.source.splits import Wanted
 
 CLIENT_NAME = "penstock-spark"
+# No user waits for a sentence, a query connects often, and Spark's own work may stop this process for seconds.
+PATIENT = NatsLimits(connect_deadline_s=30.0, connect_attempt_s=10.0)
 PARTITIONS_PER_QUERY = 500
 EVERYTHING_BYTES = 2**62  # a budget that no plan fills
 NO_OFFSET = -1  # in no log: the answer to a query for it has the log's bounds and no extents
@@ -172,6 +174,7 @@ async def opened_sequencers(address: ClusterAddress) -> AsyncIterator[SequencerC
         user=address.nats_user,
         password=address.nats_password,
         tls=address.nats_tls,
+        limits=PATIENT,
     )
     try:
         yield SequencerClient(connection.bus, address.cluster, SystemClock())
