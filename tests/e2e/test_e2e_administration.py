@@ -1,13 +1,10 @@
 """Administration with stock clients: quotas, log sizes, authorized operations, and usual topic settings."""
 
-import socket
-import struct
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import kafka
-import msgspec
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import (
@@ -18,7 +15,6 @@ from confluent_kafka.admin import (
 )
 from kafka.admin import KafkaAdminClient
 
-from penstock.kafkawire.api import API_TABLE, decode_response, encode_request, is_flexible
 from penstock.kafkawire.api.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from penstock.kafkawire.api.describe_client_quotas import DescribeClientQuotasRequest
 from penstock.kafkawire.api.describe_quorum import DescribeQuorumRequest, PartitionRequest, TopicRequest
@@ -26,6 +22,7 @@ from penstock.kafkawire.api.list_offsets import ListOffsetsPartition, ListOffset
 from penstock.kafkawire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from penstock.kafkawire.records import Record, build_batch
 from tests.testkit.clusters.cluster import Cluster, running, wait_until
+from tests.testkit.raw_requests import ask
 
 pytestmark = pytest.mark.e2e
 
@@ -55,23 +52,12 @@ def python_admin(cluster: Cluster) -> Iterator[KafkaAdminClient]:
     made.close()
 
 
-def ask(cluster: Cluster, api_key: int, version: int, request: msgspec.Struct) -> Any:
-    """Send one request on a new connection, and return the answer."""
-    host, port = cluster.kafka.split(":")
-    tags = b"\0" if is_flexible(API_TABLE[api_key], version) else b""
-    frame = struct.pack(">hhih", api_key, version, 1, -1) + tags + encode_request(api_key, version, request)
-    with socket.create_connection((host, int(port)), timeout=30) as connection, connection.makefile("rb") as answers:
-        connection.sendall(struct.pack(">i", len(frame)) + frame)
-        (length,) = struct.unpack(">i", answers.read(4))
-        return decode_response(api_key, version, answers.read(length)[4 + len(tags) :])
-
-
 def set_quotas(cluster: Cluster, client_id: str, **values: float | None) -> None:
     """Set quotas, as soon as the cluster's level allows them."""
     ops = [OpData(key, value or 0.0, value is None) for key, value in values.items()]
     request = AlterClientQuotasRequest([EntryData([EntityData("client-id", client_id)], ops)])
     wait_until(
-        lambda: not ask(cluster, ALTER_QUOTAS, 1, request).entries[0].error_code,
+        lambda: not ask(cluster.kafka, ALTER_QUOTAS, 1, request).entries[0].error_code,
         LEVEL_S_MAX,
         "the quotas to be accepted",
     )
@@ -80,7 +66,7 @@ def set_quotas(cluster: Cluster, client_id: str, **values: float | None) -> None
 def test_clients_with_a_quota_are_throttled_and_others_are_not(cluster: Cluster, admin: AdminClient) -> None:
     admin.create_topics([NewTopic("held", 2)])["held"].result(30)
     set_quotas(cluster, "held", producer_byte_rate=float(RATE), consumer_byte_rate=float(RATE))
-    described = ask(cluster, DESCRIBE_QUOTAS, 1, DescribeClientQuotasRequest())
+    described = ask(cluster.kafka, DESCRIBE_QUOTAS, 1, DescribeClientQuotasRequest())
     assert {value.key: value.value for entry in described.entries for value in entry.values} == {
         "producer_byte_rate": RATE,
         "consumer_byte_rate": RATE,
@@ -120,7 +106,7 @@ def produce(producer: Producer, topic: str) -> float:
 def test_a_removed_quota_throttles_no_client(cluster: Cluster) -> None:
     set_quotas(cluster, "once", producer_byte_rate=1.0)
     set_quotas(cluster, "once", producer_byte_rate=None)
-    described = ask(cluster, DESCRIBE_QUOTAS, 1, DescribeClientQuotasRequest())
+    described = ask(cluster.kafka, DESCRIBE_QUOTAS, 1, DescribeClientQuotasRequest())
     assert "once" not in {part.entity_name for entry in described.entries for part in entry.entity}
 
 
@@ -157,7 +143,7 @@ def test_sequencers_and_gateways_follow_the_journal(cluster: Cluster, python_adm
     brokers = {each["broker_id"] for each in python_admin.describe_cluster()["brokers"]}
 
     def has_all_observers() -> bool:
-        quorum = ask(cluster, DESCRIBE_QUORUM, 2, request).topics[0].partitions[0]
+        quorum = ask(cluster.kafka, DESCRIBE_QUORUM, 2, request).topics[0].partitions[0]
         positions = {each.replica_id: each.log_end_offset for each in quorum.observers}
         return positions.keys() == brokers and min(positions.values()) >= quorum.high_watermark - POSITION_LAG_MAX
 
@@ -193,7 +179,7 @@ def test_usual_settings_are_accepted_and_settings_without_effect_are_rejected(
 
 def send(cluster: Cluster, topic: str, records: list[Record]) -> Any:
     data = [TopicProduceData(topic, partition_data=[PartitionProduceData(0, build_batch(records))])]
-    (answer,) = ask(cluster, PRODUCE, 9, ProduceRequest(None, -1, 30_000, data)).responses
+    (answer,) = ask(cluster.kafka, PRODUCE, 9, ProduceRequest(None, -1, 30_000, data)).responses
     return answer.partition_responses[0]
 
 
@@ -216,7 +202,7 @@ def test_times_at_the_edges_of_a_log_are_found(cluster: Cluster, admin: AdminCli
 
     def found(timestamp: int, topic: str = "edges") -> tuple[int, int]:
         request = ListOffsetsRequest(topics=[ListOffsetsTopic(topic, [ListOffsetsPartition(0, -1, timestamp)])])
-        ((partition,),) = [each.partitions for each in ask(cluster, LIST_OFFSETS, 7, request).topics]
+        ((partition,),) = [each.partitions for each in ask(cluster.kafka, LIST_OFFSETS, 7, request).topics]
         assert partition.error_code == 0
         return partition.offset, partition.timestamp
 

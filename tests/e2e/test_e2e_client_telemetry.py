@@ -1,20 +1,15 @@
 """Telemetry of stock clients (KIP-714): subscriptions by Kafka's tool, pushes, and Prometheus metrics."""
 
 import contextlib
-import socket
-import struct
 import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import msgspec
 import pytest
 from confluent_kafka import Producer
 
-from penstock.kafkawire.api import API_TABLE, decode_response, encode_request, is_flexible
 from penstock.kafkawire.api.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -24,6 +19,7 @@ from tests.conformance import provision
 from tests.conformance.driver import Driver
 from tests.testkit.clusters.cluster import Cluster, running, wait_until
 from tests.testkit.metrics import samples, total
+from tests.testkit.raw_requests import ask
 
 pytestmark = pytest.mark.e2e
 
@@ -47,23 +43,12 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
         yield started
 
 
-def ask(cluster: Cluster, api_key: int, version: int, request: msgspec.Struct) -> Any:
-    """Send one request on a new connection, and return the answer."""
-    host, port = cluster.kafka.split(":")
-    tags = b"\0" if is_flexible(API_TABLE[api_key], version) else b""
-    frame = struct.pack(">hhih", api_key, version, 1, -1) + tags + encode_request(api_key, version, request)
-    with socket.create_connection((host, int(port)), timeout=30) as connection, connection.makefile("rb") as answers:
-        connection.sendall(struct.pack(">i", len(frame)) + frame)
-        (length,) = struct.unpack(">i", answers.read(4))
-        return decode_response(api_key, version, answers.read(length)[4 + len(tags) :])
-
-
 def subscribe(cluster: Cluster, name: str, **configs: str) -> None:
     """Set configurations of a subscription, as soon as the cluster's level allows them."""
     changes = [AlterableConfig(each.replace("_", "."), SET, value) for each, value in configs.items()]
     request = IncrementalAlterConfigsRequest([AlterConfigsResource(CLIENT_METRICS, name, changes)])
     wait_until(
-        lambda: not ask(cluster, INCREMENTAL_ALTER_CONFIGS, 1, request).responses[0].error_code,
+        lambda: not ask(cluster.kafka, INCREMENTAL_ALTER_CONFIGS, 1, request).responses[0].error_code,
         TIMEOUT_S,
         "the subscription to be accepted",
     )

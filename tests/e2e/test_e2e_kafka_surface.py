@@ -1,6 +1,5 @@
 """Rarely used Kafka APIs with stock clients: pages of partitions, elections, reassignments, topic ids, broker times."""
 
-import socket
 import struct
 import time
 from collections.abc import Iterator
@@ -8,7 +7,6 @@ from typing import Any
 
 import aiokafka
 import kafka
-import msgspec
 import pytest
 from confluent_kafka import (
     TIMESTAMP_CREATE_TIME,
@@ -25,20 +23,19 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka.errors import InvalidReplicationAssignmentError
 
-from penstock.kafkawire.api import decode_response, encode_request
 from penstock.kafkawire.api.fetch import FetchPartition, FetchRequest, FetchTopic
 from penstock.kafkawire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock.kafkawire.records import Record, build_batch
 from tests.testkit.clusters.cluster import Cluster, running, wait_until
 from tests.testkit.loads.retries import until_done
+from tests.testkit.raw_requests import ask
 
 pytestmark = pytest.mark.e2e
 
 PRODUCE, FETCH, PRODUCE_VERSION, FETCH_VERSION = 0, 1, 13, 17
 TIMEOUT_S = 60
 LONG_AGO_MS = 1_000_000_000_000
-HEADER_BYTES = 9  # of an answer: length, correlation id, no tagged fields
 
 
 @pytest.fixture(scope="module")
@@ -235,14 +232,14 @@ def produce_by_id(cluster: Cluster, topic_id: bytes, value: bytes) -> int:
     """Produce one record, and return the error code."""
     records = build_batch([Record(0, LONG_AGO_MS, None, value)])
     topic = TopicProduceData("", topic_id, [PartitionProduceData(0, records)])
-    response = ask(cluster, PRODUCE, PRODUCE_VERSION, ProduceRequest(None, -1, 30_000, [topic]))
+    response = ask(cluster.kafka, PRODUCE, PRODUCE_VERSION, ProduceRequest(None, -1, 30_000, [topic]))
     return int(response.responses[0].partition_responses[0].error_code)
 
 
 def fetch_by_id(cluster: Cluster, topic_id: bytes) -> tuple[int, bool]:
     """Fetch once; return the error code, and whether there are records."""
     topic = FetchTopic("", topic_id, [FetchPartition(partition_max_bytes=1_000_000)])
-    response = ask(cluster, FETCH, FETCH_VERSION, FetchRequest(min_bytes=1, topics=[topic]))
+    response = ask(cluster.kafka, FETCH, FETCH_VERSION, FetchRequest(min_bytes=1, topics=[topic]))
     (data,) = response.responses[0].partitions
     return int(data.error_code), bool(data.records)
 
@@ -256,15 +253,3 @@ def fetch_until_answered(cluster: Cluster, topic_id: bytes) -> tuple[int, bool]:
 
     answer: tuple[int, bool] = wait_until(answered, TIMEOUT_S, "a record")
     return answer
-
-
-def ask(cluster: Cluster, api_key: int, version: int, request: msgspec.Struct) -> Any:
-    """Send one request on a new connection, and return the answer."""
-    host, _, port = cluster.kafka.partition(":")
-    body = struct.pack(">hhih", api_key, version, 1, -1) + b"\0" + encode_request(api_key, version, request)
-    with socket.create_connection((host, int(port)), timeout=30) as connection, connection.makefile("rwb") as stream:
-        stream.write(struct.pack(">i", len(body)) + body)
-        stream.flush()
-        head = stream.read(4)
-        answer = head + stream.read(struct.unpack(">i", head)[0])
-    return decode_response(api_key, version, answer[HEADER_BYTES:])

@@ -2,8 +2,6 @@
 
 import json
 import re
-import socket
-import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -26,15 +24,14 @@ from confluent_kafka.admin import (
 )
 from kafka.admin import ConfigResource as PythonResource, ConfigResourceType
 
-from penstock.kafkawire.api import decode_response, encode_request
 from penstock.kafkawire.api.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
 )
 from tests.testkit.clusters.cluster import Cluster, running, wait_until
 from tests.testkit.clusters.janitors import explained
+from tests.testkit.raw_requests import ask
 
 pytestmark = pytest.mark.e2e
 
@@ -198,16 +195,8 @@ def test_a_validated_or_rejected_request_changes_nothing(admin: AdminClient) -> 
 def alter_defaults(bootstrap: str, *configs: AlterableConfig) -> None:
     """Alter the defaults as Java's tools do; other clients cannot send the empty broker name."""
     api_key, version, broker = 44, 1, 4
-    body = encode_request(
-        api_key, version, IncrementalAlterConfigsRequest([AlterConfigsResource(broker, "", list(configs))])
-    )
-    frame = struct.pack(">hhihx", api_key, version, 1, -1) + body
-    host, _, port = bootstrap.rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=30) as connection, connection.makefile("rb") as answers:
-        connection.sendall(struct.pack(">i", len(frame)) + frame)
-        (length,) = struct.unpack(">i", answers.read(4))
-        response = decode_response(api_key, version, answers.read(length)[5:])
-    assert isinstance(response, IncrementalAlterConfigsResponse)
+    request = IncrementalAlterConfigsRequest([AlterConfigsResource(broker, "", list(configs))])
+    response = ask(bootstrap, api_key, version, request)
     assert [(each.error_code, each.error_message) for each in response.responses] == [(0, None)]
 
 

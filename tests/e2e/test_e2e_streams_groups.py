@@ -1,14 +1,10 @@
 """Streams groups in the command line: a member is a client that sends the heartbeats of Kafka Streams (KIP-1071)."""
 
-import socket
-import struct
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
 import pytest
 
-from penstock.kafkawire.api import API_TABLE, decode_response, encode_request, is_flexible
 from penstock.kafkawire.api.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -22,6 +18,7 @@ from penstock.kafkawire.api.streams_group_heartbeat import (
 )
 from tests.testkit.clusters.cluster import Cluster, running, wait_until
 from tests.testkit.clusters.commands import error_of, penstock, values
+from tests.testkit.raw_requests import ask
 
 pytestmark = pytest.mark.e2e
 
@@ -29,24 +26,13 @@ OFFSET_COMMIT, HEARTBEAT = 8, 88
 COMMIT_BY_NAME = 9
 TIMEOUT_S = 60
 CHANGELOG = "counting-store-changelog"
+CLIENT_ID = "thread"
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with running(tmp_path_factory.mktemp("streams-groups") / "data") as started:
         yield started
-
-
-def ask(cluster: Cluster, api_key: int, version: int, request: msgspec.Struct) -> Any:
-    """Send one request on a new connection, and return the answer."""
-    host, port = cluster.kafka.split(":")
-    tags = b"\0" if is_flexible(API_TABLE[api_key], version) else b""
-    client_id = struct.pack(">h", 6) + b"thread"
-    frame = struct.pack(">hhi", api_key, version, 1) + client_id + tags + encode_request(api_key, version, request)
-    with socket.create_connection((host, int(port)), timeout=30) as connection, connection.makefile("rb") as answers:
-        connection.sendall(struct.pack(">i", len(frame)) + frame)
-        (length,) = struct.unpack(">i", answers.read(4))
-        return decode_response(api_key, version, answers.read(length)[4 + len(tags) :])
 
 
 def joined(cluster: Cluster, group: str, topic: str) -> Any:
@@ -67,7 +53,7 @@ def joined(cluster: Cluster, group: str, topic: str) -> Any:
     def has_tasks() -> bool:
         epoch = answers[-1].member_epoch if answers else 0
         stay = StreamsGroupHeartbeatRequest(group_id=group, member_id="m", member_epoch=epoch)
-        answer = ask(cluster, HEARTBEAT, 1, stay if answers else join)
+        answer = ask(cluster.kafka, HEARTBEAT, 1, stay if answers else join, CLIENT_ID)
         if answer.error_code == 0:  # not while the cluster's level rises
             answers.append(answer)
         return bool(answers and answers[-1].active_tasks)
@@ -83,7 +69,7 @@ def test_a_streams_group_is_listed_described_and_moved(cluster: Cluster) -> None
         penstock(cluster, "topic", "produce", f"{topic}/{partition}", "--file", "/dev/stdin", text=b"x\n" * 5)
     member = joined(cluster, group, topic)
     done = ask(
-        cluster,
+        cluster.kafka,
         OFFSET_COMMIT,
         COMMIT_BY_NAME,
         OffsetCommitRequest(
@@ -92,6 +78,7 @@ def test_a_streams_group_is_listed_described_and_moved(cluster: Cluster) -> None
             member_id="m",
             topics=[OffsetCommitRequestTopic(topic, partitions=[OffsetCommitRequestPartition(0, 3)])],
         ),
+        CLIENT_ID,
     )
     assert done.topics[0].partitions[0].error_code == 0
 
@@ -111,14 +98,14 @@ def test_a_streams_group_is_listed_described_and_moved(cluster: Cluster) -> None
         }
     ]
     (only,) = described["members"]
-    assert (only["member_id"], only["client_id"], only["process"]) == ("m", "thread", "p")
+    assert (only["member_id"], only["client_id"], only["process"]) == ("m", CLIENT_ID, "p")
     assert (only["epoch"], only["active"], only["standby"]) == (member.member_epoch, ["0/0-1"], [])
     (lag,) = values(cluster, "group", "lag", group)
-    assert (lag["topic"], lag["partition"], lag["lag"], lag["member"]) == (topic, 0, 2, "thread@127.0.0.1")
+    assert (lag["topic"], lag["partition"], lag["lag"], lag["member"]) == (topic, 0, 2, f"{CLIENT_ID}@127.0.0.1")
     assert "stop them first" in error_of(cluster, "group", "reset", group, "--to", "earliest", "--yes")
 
     left = StreamsGroupHeartbeatRequest(group_id=group, member_id="m", member_epoch=-1)
-    assert ask(cluster, HEARTBEAT, 1, left).error_code == 0
+    assert ask(cluster.kafka, HEARTBEAT, 1, left, CLIENT_ID).error_code == 0
     penstock(cluster, "group", "reset", group, "--to", "earliest", "--topic", topic, "--yes")
     assert [each["lag"] for each in values(cluster, "group", "lag", group)] == [5, 5]
     penstock(cluster, "group", "delete", group, "--yes")

@@ -33,7 +33,6 @@ from penstock.cli.agent.roles import load_role
 from penstock.clusters.hosting import HostingApp
 from penstock.clusters.record import ClusterQuotas, ClusterRecord, ClusterState
 from penstock.clusters.registry import ClusterRegistry
-from penstock.kafkawire.api import decode_response, encode_request
 from penstock.kafkawire.api.fetch import FetchPartition, FetchRequest, FetchTopic
 from penstock.kafkawire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from penstock.kafkawire.error_codes import ErrorCode
@@ -48,6 +47,7 @@ from penstock_gateway.config import GatewayConfig
 from penstock_gateway.hosting import SharedGateway
 from penstock_sequencer import __main__ as sequencer
 from penstock_sequencer.config import SequencerConfig
+from tests.testkit.raw_requests import ask
 from tests.testkit.servers.certificates import Authority, tls_settings
 from tests.testkit.servers.nats import NatsServer
 from tests.testkit.waiting import until
@@ -191,17 +191,6 @@ def topic_id(address: str) -> bytes:
     uuid = found.result(TIMEOUT_S).topic_id
     halves = uuid.get_most_significant_bits(), uuid.get_least_significant_bits()
     return b"".join(half.to_bytes(8, "big", signed=True) for half in halves)
-
-
-def ask(address: str, api_key: int, version: int, request: Any) -> Any:
-    """Send one request of a version with tagged fields, and return the answer."""
-    host, port = address.split(":")
-    body = encode_request(api_key, version, request)
-    with socket.create_connection((host, int(port)), timeout=TIMEOUT_S) as client:
-        head = api_key.to_bytes(2) + version.to_bytes(2) + (5).to_bytes(4) + (0xFFFF).to_bytes(2) + b"\0"
-        client.sendall(len(head + body).to_bytes(4) + head + body)
-        length = int.from_bytes(client.recv(4, socket.MSG_WAITALL))
-        return decode_response(api_key, version, client.recv(length, socket.MSG_WAITALL)[5:])
 
 
 def check_by_listener(a: str, b: str) -> None:
