@@ -16,7 +16,7 @@ from penstock.kafkawire.api.offset_commit import (
 )
 from tests.testkit.clusters.cluster import Cluster, running, wait_until
 from tests.testkit.loads.ledger import QUIET, read_everything
-from tests.testkit.loads.plain_load import plain_account
+from tests.testkit.loads.plain_load import plain_account, stale_copies
 from tests.testkit.loads.retries import CALL_TIMEOUT_S, until_done
 from tests.testkit.loads.steady_load import create_topic
 
@@ -52,7 +52,10 @@ def counted(cluster: Cluster, role: str, metric: str, label: str = "") -> dict[s
 
 
 def busy_with(cluster: Cluster, role: str, metric: str, act: Callable[[], object], label: str = "") -> str:
-    """The name of the process of a role whose metric grows by `act`."""
+    """The name of the process of a role whose metric grows by `act`.
+
+    A slow answer may make a client use both. Then it acts again.
+    """
     before = wait_until(
         lambda: len(found := counted(cluster, role, metric, label)) == 2 and found, WAIT_S, f"the metrics of {role}s"
     )
@@ -60,10 +63,10 @@ def busy_with(cluster: Cluster, role: str, metric: str, act: Callable[[], object
 
     def grown() -> str:
         now = counted(cluster, role, metric, label)
-        return next((name for name, value in now.items() if value > before[name]), "")
+        return " and ".join(name for name, value in now.items() if value > before[name])
 
     name: str = wait_until(grown, WAIT_S, f"a {role} to count {metric}")
-    return name
+    return name if name in before else busy_with(cluster, role, metric, act, label)
 
 
 @contextlib.contextmanager
@@ -102,11 +105,11 @@ def test_a_paused_gateway_stores_no_old_copy_that_waited_in_its_socket(cluster: 
     topic = "kept"
     create_topic(cluster.kafka, topic, 1)
     producer = Producer({"bootstrap.servers": cluster.kafka, "linger.ms": 0, "request.timeout.ms": 1_000, **HASTY})
-    acknowledged: list[tuple[int, bytes]] = []
+    acknowledged: list[tuple[int, int]] = []
 
     def record(error: KafkaError | None, message: Message) -> None:
         assert error is None, error
-        acknowledged.append((message.offset(), message.value()))
+        acknowledged.append((message.offset(), int(message.value() or b"")))
 
     def write(*numbers: int) -> None:
         for number in numbers:
@@ -118,9 +121,10 @@ def test_a_paused_gateway_stores_no_old_copy_that_waited_in_its_socket(cluster: 
     with paused(cluster, victim):
         write(2, 3, 4, 5)  # through the other gateway; a copy of 2 waits in the socket
     write(6)
-    stored = [(offset, value) for offset, _, value in read_everything(cluster.kafka, topic)[0]]
-    assert [value for _, value in stored] == [b"%d" % number for number in range(7)]
-    assert stored == acknowledged
+    stored = [(offset, int(value or b"")) for offset, _, value in read_everything(cluster.kafka, topic)[0]]
+    assert {number for _, number in stored} == set(range(7))
+    assert set(acknowledged) <= set(stored)
+    assert stale_copies(stored, acknowledged) == []  # a copy right behind its record is allowed, after a slow answer
 
 
 def test_a_commit_that_waited_in_a_paused_gateway_does_not_move_the_offset_back(cluster: Cluster) -> None:
@@ -141,6 +145,8 @@ def test_a_commit_that_waited_in_a_paused_gateway_does_not_move_the_offset_back(
     connections: list[socket.socket] = []
 
     def commit_once() -> None:
+        while connections:
+            connections.pop().close()
         connections.append(wait_until(try_to_commit, WAIT_S, "an answered commit"))
 
     victim = busy_with(cluster, "gateway", REQUESTS, commit_once, 'api="OffsetCommit"')
