@@ -1,9 +1,10 @@
 """The dashboards and alerts at a real Prometheus, which scrapes a `penstock up` under load."""
 
 import re
+import shutil
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 
 import pytest
@@ -115,7 +116,15 @@ def lost_store(cluster: Cluster) -> Iterator[None]:
     """The folder of the objects is gone for a while, as a disk that is not mounted."""
     objects, away = cluster.data / "objects", cluster.data / "away"
     objects.rename(away)
-    objects.write_text("no folder")
+
+    def is_replaced() -> bool:
+        """Put a file in its place. A put that was under way makes the folder again, without objects."""
+        shutil.rmtree(objects, ignore_errors=True)
+        with suppress(IsADirectoryError):
+            objects.write_text("no folder")
+        return objects.is_file()
+
+    wait_until(is_replaced, DATA_S, "the folder to be away")
     try:
         yield
     finally:

@@ -157,7 +157,8 @@ def _record(consumer: Consumer, others: list[Consumer]) -> Any:
 
 
 def test_a_user_fills_its_share_of_groups_and_the_other_goes_on(place: Place) -> None:
-    made = [is_committed(place, EVE, f"eve-{number}", REFUSED_S) for number in range(GROUPS_MAX)]
+    timeouts_s = [TIMEOUT_S] * PLACES + [REFUSED_S] * (GROUPS_MAX - PLACES)
+    made = [is_committed(place, EVE, f"eve-{number}", timeout_s) for number, timeout_s in enumerate(timeouts_s)]
     assert made[:PLACES] == [True] * PLACES  # groups of the other tests count, too
     assert made[-1] is False
     assert is_committed(place, BOB, "bob-0")

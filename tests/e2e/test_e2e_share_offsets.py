@@ -1,5 +1,6 @@
 """The start offsets of share groups: the command line moves and deletes them, and a group may begin at a time."""
 
+import json
 import time
 from collections.abc import Iterator
 
@@ -16,7 +17,7 @@ from confluent_kafka.admin import (
 
 from penstock.contracts.levels import SHARE_GROUPS_LEVEL, SHARE_STARTS_LEVEL
 from tests.testkit.clusters.cluster import Cluster, running, wait_for_level, wait_until
-from tests.testkit.clusters.commands import TIMEOUT_S, error_of, penstock, values
+from tests.testkit.clusters.commands import TIMEOUT_S, error_of, penstock, run, values
 
 pytestmark = pytest.mark.e2e
 
@@ -44,10 +45,21 @@ def begun(cluster: Cluster, name: str) -> ShareConsumer:
 
     def has_begun() -> bool:
         consumer.poll(0.2)
-        return len(values(cluster, "group", "lag", name)) == 2
+        found = run("group", "lag", name, "-o", "json", "--bootstrap", cluster.kafka)
+        return not found.returncode and len(json.loads(found.stdout)) == 2  # an error before the member has joined
 
     wait_until(has_begun, TIMEOUT_S, "both partitions")
     return consumer
+
+
+def leave(cluster: Cluster, name: str, member: ShareConsumer) -> None:
+    """Close the only member, and return when it has left. A closing client waits for that for 5 s only."""
+    member.close()
+
+    def is_empty() -> bool:
+        return bool(values(cluster, "group", "describe", name)["state"] == "Empty")
+
+    wait_until(is_empty, TIMEOUT_S, f"the member of {name} to leave")
 
 
 def starts(cluster: Cluster, name: str) -> list[int]:
@@ -59,7 +71,7 @@ def test_a_share_group_is_moved_with_a_preview_and_without_members(cluster: Clus
     reset = ("group", "reset", "moved", "--to", "4", "--topic", f"{TOPIC}/1")
     busy = error_of(cluster, *reset, "--yes")
     assert busy == "group 'moved' is Stable with 1 members: stop them first"
-    member.close()
+    leave(cluster, "moved", member)
     expected = [{"topic": TOPIC, "partition": 1, "before_offset": 10, "after_offset": 4, "change": -6}]
     assert values(cluster, *reset, "--dry-run") == expected
     assert starts(cluster, "moved") == [10, 10]
@@ -84,7 +96,7 @@ def test_a_share_group_is_moved_with_a_preview_and_without_members(cluster: Clus
 
 
 def test_a_share_group_and_a_group_of_consumers_copy_each_other(cluster: Cluster) -> None:
-    begun(cluster, "copied").close()
+    leave(cluster, "copied", begun(cluster, "copied"))
     penstock(cluster, "group", "reset", "consumers", "--to", "7", "--topic", TOPIC, "--yes")
     assert starts(cluster, "copied") == [10, 10]
     penstock(cluster, "group", "seek", "copied", "--like", "consumers", "--yes")
@@ -95,7 +107,7 @@ def test_a_share_group_and_a_group_of_consumers_copy_each_other(cluster: Cluster
 
 
 def test_the_offsets_of_a_share_group_and_the_group_are_deleted(cluster: Cluster) -> None:
-    begun(cluster, "deleted").close()
+    leave(cluster, "deleted", begun(cluster, "deleted"))
     assert error_of(cluster, "group", "delete", "deleted", "--topic", "none", "--yes") == (
         "group 'deleted' has no offsets in topic 'none'"
     )
@@ -104,7 +116,7 @@ def test_the_offsets_of_a_share_group_and_the_group_are_deleted(cluster: Cluster
     ]
     # A group without offsets and members does not exist.
     assert error_of(cluster, "group", "lag", "deleted").startswith("there is no group 'deleted'")
-    begun(cluster, "deleted").close()
+    leave(cluster, "deleted", begun(cluster, "deleted"))
     penstock(cluster, "group", "delete", "deleted", "--yes")
     assert values(cluster, "group", "list", "deleted") == []
 

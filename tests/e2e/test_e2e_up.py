@@ -1,6 +1,7 @@
 """`penstock up` from a user's view: its output, its errors, and its leftovers."""
 
 import asyncio
+import contextlib
 import os
 import socket
 import stat
@@ -8,18 +9,20 @@ import subprocess
 import sys
 from pathlib import Path
 
+import nats.errors
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from nats.aio.client import Client
 
-from penstock.contracts.errors import Unavailable
-from penstock.runtime.nats.client import connect_nats
 from tests.testkit.clusters.cluster import Cluster, running, wait_until
+from tests.testkit.servers.connections import connect_nats
 from tests.testkit.servers.ports import free_port
 
 pytestmark = pytest.mark.e2e
 
 # The arguments of each shape, and its number of processes.
 SHAPES = [pytest.param("--agents=1", 3, id="agents"), pytest.param("--separate", 5, id="separate")]
+ANSWER_S = 60
 GONE_S = 120  # orphaned children may take the whole drain time to end
 
 
@@ -67,16 +70,33 @@ def read_one(bootstrap: str, offset: int) -> bytes:
 def test_all_its_files_are_for_its_user_only_and_its_nats_server_wants_a_password(tmp_path: Path) -> None:
     with running(tmp_path / "data") as cluster:
         produce_one(cluster.kafka, b"private")
-        modes = {path: stat.S_IMODE(path.stat().st_mode) for path in (cluster.data, *cluster.data.rglob("*"))}
+        modes = modes_of(cluster.data)
         assert len(modes) > 10
         assert {path: oct(mode) for path, mode in modes.items() if mode & 0o077} == {}
         address = cluster.nats_url.rpartition("@")[2]
         secret = cluster.nats_url.partition("//up:")[2].partition("@")[0]
-        with pytest.raises(Unavailable, match=r"(?i)authorization"):
-            asyncio.run(connect_nats(f"nats://{address}", name="stranger"))
+        with pytest.raises(nats.errors.Error, match=r"(?i)authorization violation"):
+            asyncio.run(connect_without_password(f"nats://{address}"))
         asyncio.run(connect_and_close(cluster.nats_url))
         found = [path for path in (cluster.data / "logs").rglob("*") if secret in path.read_text(errors="replace")]
         assert (len(secret), found, secret in "".join(cluster.output)) == (65, [], False)
+
+
+def modes_of(folder: Path) -> dict[Path, int]:
+    """The permissions of the folder and of all that is in it, except of files that are removed meanwhile."""
+    modes = {}
+    for path in (folder, *folder.rglob("*")):
+        with contextlib.suppress(FileNotFoundError):
+            modes[path] = stat.S_IMODE(path.stat().st_mode)
+    return modes
+
+
+async def connect_without_password(url: str) -> None:
+    client = Client()
+    try:
+        await client.connect(url, allow_reconnect=False, connect_timeout=ANSWER_S)
+    finally:
+        await client.close()
 
 
 async def connect_and_close(url: str) -> None:

@@ -13,7 +13,6 @@ from penstock.contracts.rejections import Rejection
 from penstock.objectstore import open_store
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import SystemClock, SystemEntropy
-from penstock.runtime.nats.client import connect_nats
 from penstock.segment.keys import segment_key
 from penstock.spark.source.catalog import opened_catalog
 from penstock.spark.source.config import TopicChoice, read_source_config
@@ -32,6 +31,7 @@ from tests.spark.source.source_world import (
 from tests.testkit.clusters.cluster import Cluster, running
 from tests.testkit.every_sender import EverySender
 from tests.testkit.loads.compaction import Batch, Compacted, compacted
+from tests.testkit.servers.connections import connect_nats
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 

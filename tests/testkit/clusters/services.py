@@ -16,7 +16,7 @@ from tests.testkit.servers.ports import free_port
 
 READY_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
-ANSWER_TIMEOUT_S = 5.0
+ANSWER_TIMEOUT_S = 60.0
 
 
 class Service:
