@@ -33,7 +33,9 @@ def test_killing_each_of_two_agents_in_turn_loses_doubles_and_reorders_nothing(t
             RESTART_S,
             "the last victim to come back",
         )
-        assert cluster.metric("penstock_gateway_flush_messages_total") > 0
+        wait_until(
+            lambda: cluster.metric("penstock_gateway_flush_messages_total"), RESTART_S, "the messages of gateways"
+        )
         assert cluster.stop() == 0, "agents drain and stop cleanly"
 
 

@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 
 from tests.testkit.clusters.cluster import Cluster, running, wait_until
 from tests.testkit.loads.retries import until_done
+from tests.testkit.metrics import total
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -58,16 +58,10 @@ def another_pool(cluster: Cluster, store: str) -> Iterator[str]:
             process.wait()
 
 
-def passed_bytes(cluster: Cluster) -> dict[str, list[float]]:
-    """The record bytes that passed the processes of each pool."""
-    return {pool: [cluster.metric(name, instance=instance) for name in COUNTERS] for pool, instance in POOLS.items()}
-
-
-def settle(cluster: Cluster) -> dict[str, list[float]]:
-    """The bytes when both pools report."""
-    for instance in POOLS.values():
-        wait_until(partial(cluster.metric, "process_start_time_seconds", instance=instance), HERE_S, instance)
-    return passed_bytes(cluster)
+def passed_bytes(cluster: Cluster, *pools: str) -> dict[str, list[float]]:
+    """The record bytes that passed the processes of each of these pools, from a page that has all of them."""
+    page = cluster.metrics_of(*(POOLS[pool] for pool in pools))
+    return {pool: [total(page, name, instance=POOLS[pool]) for name in COUNTERS] for pool in pools}
 
 
 def produce(bootstrap: str, client_id: str, timeout_s: int = 60) -> list[KafkaError | None]:
@@ -117,16 +111,16 @@ def test_bytes_of_a_pool_pass_no_process_of_another(tmp_path: Path) -> None:
                 (address, "app", "analytics"),
                 (address, "pool=default", "default"),
             ):
-                before = settle(cluster)
+                before = passed_bytes(cluster, *POOLS)
                 assert produce(bootstrap, client_id) == [None] * RECORDS
                 read(bootstrap, client_id, RECORDS)
-                after = settle(cluster)
+                after = passed_bytes(cluster, *POOLS)
                 (other,) = POOLS.keys() - {pool}
                 assert after[other] == before[other], f"{client_id} through {bootstrap}"
                 used = [end - start for start, end in zip(before[pool], after[pool], strict=True)]
                 assert all(used[:3]), used
             assert all(after["analytics"]), "its cacher served, too"
-        before_default = passed_bytes(cluster)["default"]
+        before_default = passed_bytes(cluster, "default")
         failed = produce(cluster.kafka, "pool=analytics", timeout_s=5)
         assert [error is not None and error.code() for error in failed] == [KafkaError._MSG_TIMED_OUT] * RECORDS
-        assert passed_bytes(cluster)["default"] == before_default, "a dead pool's clients do not move to another"
+        assert passed_bytes(cluster, "default") == before_default, "a dead pool's clients do not move to another"

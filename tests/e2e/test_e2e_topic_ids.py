@@ -40,7 +40,7 @@ def java(cluster: Cluster, tmp_path: Path) -> Iterator[Driver]:
 def handled(cluster: Cluster, api: str, *, with_ids: bool) -> float:
     """The requests of an API since the start, with or without ids of topics."""
     versions = range(TOPIC_IDS[api], 20) if with_ids else range(TOPIC_IDS[api])
-    found = cluster.metrics()
+    found = cluster.metrics_of("agent-1")
     return sum(total(found, REQUESTS, api=api, version=str(version)) for version in versions)
 
 

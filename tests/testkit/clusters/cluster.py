@@ -23,6 +23,7 @@ STOP_TIMEOUT_S = 120.0
 ANSWER_TIMEOUT_S = 60.0  # of the console
 LEVEL_TIMEOUT_S = 60.0
 POLL_S = 0.02
+OF_EACH_PROCESS = "process_start_time_seconds"  # a metric
 LOG_END_CHARS = 3_000
 LOG_FOLDERS: list[Path] = []  # of the servers that run now
 SHAPE_FLAGS = {"--agents", "--small", "--separate", "--gateways", "--flushers", "--cachers"}
@@ -205,6 +206,16 @@ class Cluster:
     def metric(self, name: str, **labels: str) -> float:
         """The sum of a metric's samples whose labels include `labels`; 0 while the process does not answer."""
         return total(self.metrics(), name, **labels)
+
+    def metrics_of(self, *names: str) -> dict[str, float]:
+        """The samples of one metrics page that has all these processes; wait for such a page."""
+
+        def whole_page() -> dict[str, float]:
+            found = self.metrics()
+            return found if all(total(found, OF_EACH_PROCESS, instance=name) for name in names) else {}
+
+        page: dict[str, float] = wait_until(whole_page, ANSWER_TIMEOUT_S, f"the metrics of {', '.join(names)}")
+        return page
 
     def cpu_seconds(self) -> dict[str, float]:
         """The CPU time of each child process so far, user and system, in seconds."""
