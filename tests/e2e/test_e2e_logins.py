@@ -40,8 +40,9 @@ OAUTHBEARER = "OAUTHBEARER"
 MECHANISMS = [*PASSWORDS, OAUTHBEARER]
 VALUES = [b"%d" % number for number in range(20)]
 TIMEOUT_S = 60.0
-SESSION_MS = 4_000
+SESSION_MS = 20_000  # librdkafka logs in again 2 s before the end
 LOGINS = "penstock_gateway_logins_total"
+CLOSED_CONNECTIONS = "penstock_gateway_connections_closed_total"
 
 every_mechanism = pytest.mark.parametrize("mechanism", MECHANISMS)
 
@@ -210,7 +211,7 @@ def test_confluent_kafka_reports_a_wrong_password(one: Secured, mechanism: str) 
     settings = confluent_settings(one, mechanism, "wrong") | {"error_cb": errors.append}
     admin = AdminClient(settings)
     wait_until(lambda: admin.poll(0.5) or _authentication(errors), TIMEOUT_S, "the error")
-    assert "invalid credentials" in str(errors[0])
+    assert any("invalid credentials" in str(error) for error in errors), errors
 
 
 def _authentication(errors: list[KafkaError]) -> bool:
@@ -261,7 +262,7 @@ def test_a_token_of_another_issuer_is_reported(one: Secured) -> None:
     }
     admin = AdminClient(settings)
     wait_until(lambda: admin.poll(0.5) or _authentication(errors), TIMEOUT_S, "the error")
-    assert "invalid_token" in str(errors[0])
+    assert any("invalid_token" in str(error) for error in errors), errors
 
 
 def test_no_password_and_no_token_reaches_the_log(one: Secured) -> None:
@@ -275,24 +276,25 @@ def test_clients_log_in_again_and_a_removed_user_is_disconnected(tmp_path: Path)
     with secured(tmp_path / "data", connections_max_reauth_ms=str(SESSION_MS)) as one:
         settings = confluent_settings(one, SCRAMS[0])
         errors: list[KafkaError] = []
-        failures: list[Any] = []
-        settings |= {"error_cb": errors.append, "message.timeout.ms": 5_000}
+        results: list[Any] = []
+        settings |= {"error_cb": errors.append, "message.timeout.ms": 60_000}
         producer = Producer(settings)
 
         def send() -> None:
-            producer.produce("t", b"value", partition=0, on_delivery=lambda error, _: failures.append(error))
-            producer.flush(TIMEOUT_S)
+            producer.produce("t", b"value", partition=0, on_delivery=lambda error, _: results.append(error))
+            producer.flush(1)
 
-        send()
-        first = one.gateway.metric(LOGINS, outcome="succeeded")
-        opened = one.gateway.metric("penstock_gateway_connections")
-        wait_until(
-            lambda: send() or one.gateway.metric(LOGINS, outcome="succeeded") >= first + 3 * opened,
-            TIMEOUT_S,
-            "the client to log in again",
-        )
-        assert not any(failures), failures
-        assert one.gateway.metric("penstock_gateway_connections_closed_total") == 0
+        def logins() -> float:
+            """The logins, but not those of connections that replace closed ones."""
+            return one.gateway.metric(LOGINS, outcome="succeeded") - one.gateway.metric(CLOSED_CONNECTIONS)
+
+        wait_until(lambda: send() or results, TIMEOUT_S, "the first record")
+        first = wait_until(logins, TIMEOUT_S, "the logins of all connections")
+        again = first + 2  # the second of these is behind the end of the first session
+        wait_until(lambda: send() or logins() >= again, 2 * TIMEOUT_S, "the client to log in again", 0.2)
+        assert not any(results), results
+        # A gateway that stood still closes all connections.
+        assert one.gateway.metric(CLOSED_CONNECTIONS) <= one.gateway.metric(CLOSED_CONNECTIONS, cause="stalled")
         remove_user(one.cluster, USER)
         removed_s = time.monotonic()
         wait_until(lambda: send() or _authentication(errors), TIMEOUT_S, "the login to fail")

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from penstock.kafkawire.api.offset_commit import (
     OffsetCommitRequest,
@@ -25,6 +26,7 @@ pytestmark = pytest.mark.e2e
 OFFSET_COMMIT, HEARTBEAT = 8, 88
 COMMIT_BY_NAME = 9
 TIMEOUT_S = 60
+SESSION_MS = 600_000  # the member sends no heartbeats while commands run
 CHANGELOG = "counting-store-changelog"
 CLIENT_ID = "thread"
 
@@ -62,12 +64,20 @@ def joined(cluster: Cluster, group: str, topic: str) -> Any:
     return answers[-1]
 
 
+def lengthen_session(cluster: Cluster, group: str) -> None:
+    entry = ConfigEntry("streams.session.timeout.ms", str(SESSION_MS), incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.GROUP, group, incremental_configs=[entry])
+    admin = AdminClient({"bootstrap.servers": cluster.kafka})
+    admin.incremental_alter_configs([resource])[resource].result(TIMEOUT_S)
+
+
 def test_a_streams_group_is_listed_described_and_moved(cluster: Cluster) -> None:
     group, topic = "counting", "words"
     penstock(cluster, "topic", "create", topic, "-p", "2")
     for partition in range(2):
         penstock(cluster, "topic", "produce", f"{topic}/{partition}", "--file", "/dev/stdin", text=b"x\n" * 5)
     member = joined(cluster, group, topic)
+    lengthen_session(cluster, group)
     done = ask(
         cluster.kafka,
         OFFSET_COMMIT,
