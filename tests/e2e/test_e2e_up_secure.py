@@ -103,7 +103,7 @@ def test_the_administrators_password_the_certificate_and_the_token_are_replaced(
     with running(tmp_path / "data", "--secure", "--http-token-file", str(token)) as cluster:
         folder = cluster.data / "secure"
         first = settings(cluster)
-        assert logs_in(first)
+        wait_until(lambda: logs_in(first), TIMEOUT_S, "the gateway to know the password")
         wait_until(lambda: b"penstock_gateway" in metrics(cluster, TOKENS[0]), TIMEOUT_S, "the gateway's metrics")
         (tmp_path / "token.new").write_text(TOKENS[1])
         (tmp_path / "token.new").replace(token)
@@ -124,6 +124,6 @@ def test_the_administrators_password_the_certificate_and_the_token_are_replaced(
         assert (folder / "server.pem").read_bytes() != certificate
         second = settings(cluster)
         assert second["sasl.password"] != first["sasl.password"]
-        assert logs_in(second)
+        wait_until(lambda: logs_in(second), TIMEOUT_S, "the gateway to know the password")
         assert not logs_in(first)
         assert not logs_in(first | {"sasl.password": "for-a-while-only"})
