@@ -269,8 +269,8 @@ def test_rejected_and_exhausted_records_are_written_to_the_topic_for_dead_letter
     context = {"topic": topic, "partition": "0", "group": topic}
     rejected = {"offset": "1", "delivery.count": "1", "message": "Offset rejected by client."}
     exhausted = {"offset": "2", "delivery.count": "2", "message": "Offset delivery count exceeded the threshold."}
-    found = dict(consume(cluster, letters, 2))  # a gateway with a late answer writes a letter again
-    assert found == {b"1": context | rejected, b"2": context | exhausted}
+    found = sorted(consume(cluster, letters, 2), key=lambda each: each[0])
+    assert found == [(b"1", context | rejected), (b"2", context | exhausted)]
     produce(cluster, topic, 1, 4)
     wait_until(lambda: (b"4", 1) in members[0].got, TIMEOUT_S, "the next record")
     assert sorted(each for each in members[0].got if each[0] in types) == [(b"1", 1), (b"2", 1), (b"2", 2)]
