@@ -211,7 +211,7 @@ def test_confluent_kafka_reports_a_wrong_password(one: Secured, mechanism: str) 
     settings = confluent_settings(one, mechanism, "wrong") | {"error_cb": errors.append}
     admin = AdminClient(settings)
     wait_until(lambda: admin.poll(0.5) or _authentication(errors), TIMEOUT_S, "the error")
-    assert any("invalid credentials" in str(error) for error in errors), errors
+    assert "invalid credentials" in str(errors[0])
 
 
 def _authentication(errors: list[KafkaError]) -> bool:
@@ -262,7 +262,7 @@ def test_a_token_of_another_issuer_is_reported(one: Secured) -> None:
     }
     admin = AdminClient(settings)
     wait_until(lambda: admin.poll(0.5) or _authentication(errors), TIMEOUT_S, "the error")
-    assert any("invalid_token" in str(error) for error in errors), errors
+    assert "invalid_token" in str(errors[0])
 
 
 def test_no_password_and_no_token_reaches_the_log(one: Secured) -> None:
