@@ -249,6 +249,22 @@ async def test_a_drained_compactor_cancels_its_job_and_releases_the_lease(world:
     assert world.spark.cancelled == world.spark.groups
 
 
+@pytest.mark.parametrize("turns", range(6))
+async def test_a_job_that_is_cancelled_after_its_commit_releases_its_lease(world: World, turns: int) -> None:
+    """At each turn of the loop from the commit on. The sequencers hold a lease for a minute."""
+    topic_id = world.create_topic(1)
+    world.flush((topic_id, 0, ["a"]))
+    merging = asyncio.create_task(world.merging().merge(everything(world), ()))
+    while not any(isinstance(each, ReplaceExtents) for each in world.machine.sent):
+        await asyncio.sleep(0)
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    merging.cancel()
+    await asyncio.wait([merging])
+    assert world.levels() == [1]
+    assert not world.machine.state.leases
+
+
 async def test_without_spark_a_compactor_is_degraded_and_starts_no_job(world: World) -> None:
     world.limits = CompactorLimits(loop=LoopLimits(unavailable_check_s=0.01))
     world.missing = "there is no Java"

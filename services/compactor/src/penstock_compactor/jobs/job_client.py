@@ -79,8 +79,10 @@ class JobClient:
             yield job_id
         finally:
             renewing.cancel()
-            await asyncio.wait([renewing])
-            await self._release(job_id)
+            try:
+                await asyncio.wait([renewing])  # a renewal after the release would lease the segments again
+            finally:
+                await self._release(job_id)
 
     def journal_clock(self) -> JournalClock:
         """The clock of the outputs of a job that was just leased."""
