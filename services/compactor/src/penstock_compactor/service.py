@@ -240,6 +240,8 @@ class Compactor:
     def _begin(
         self, group: asyncio.TaskGroup, kind: Kind, segments: Sequence[SegmentId], size_bytes: int, work: Work
     ) -> None:
+        if self._is_draining:  # since this search began: `drain` cancels only the jobs that it finds
+            return
         if kind is not Kind.EXPRESS:
             self._slots.begin_job()
         task = group.create_task(self._work(kind, segments, size_bytes, work))

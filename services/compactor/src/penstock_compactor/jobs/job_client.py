@@ -73,7 +73,11 @@ class JobClient:
     async def leased(self, segment_ids: Sequence[SegmentId]) -> AsyncIterator[str]:
         """Lease these segments for the length of a block; yields the id of the new job."""
         job_id = f"{self._holder}-{self._entropy.take(JOB_ENTROPY_BYTES).hex()}"
-        await self._lease(job_id, segment_ids)
+        try:
+            await self._lease(job_id, segment_ids)
+        except asyncio.CancelledError:
+            await self._release(job_id)  # the sequencers may have given the lease already
+            raise
         renewing = asyncio.create_task(self._renew(job_id, segment_ids))
         try:
             yield job_id

@@ -3,7 +3,7 @@
 All clusters of a process share it. Each has a pool of Spark's fair scheduler, so that all get their part of the cores.
 
 Spark's calls block, so each runs in its own thread. The process does not wait for these threads when it ends. If a task
-is cancelled while it waits for a call, its Spark job is cancelled too.
+is cancelled while it waits for a call, its Spark jobs are cancelled too.
 """
 
 import asyncio
@@ -22,6 +22,7 @@ log = structlog.get_logger()
 Result = TypeVar("Result")
 POOL = "spark.scheduler.pool"  # of the jobs of a thread
 CLOSE_S = 3.0  # shorter than the time that a process has to close
+CANCEL_AGAIN_S = 0.5  # between two cancellations of work that goes on
 
 
 class SparkRunner:
@@ -36,6 +37,7 @@ class SparkRunner:
         clock: Clock,
         metrics: SparkMetrics,
         close_s: float = CLOSE_S,
+        cancel_again_s: float = CANCEL_AGAIN_S,
     ) -> None:
         self._open_session = open_session
         self._close_session = close_session
@@ -43,6 +45,7 @@ class SparkRunner:
         self._clock = clock
         self._metrics = metrics
         self._close_s = close_s
+        self._cancel_again_s = cancel_again_s
         self._session: Any = None
         self._users = 0
         self._used_s = clock.monotonic_s()
@@ -60,10 +63,7 @@ class SparkRunner:
         try:
             return await asyncio.shield(working)
         except asyncio.CancelledError:
-            await in_thread(lambda: session.sparkContext.cancelJobGroup(group))
-            await asyncio.wait([working])
-            if not working.cancelled():
-                working.exception()  # retrieved, so that asyncio does not log it
+            await self._until_cancelled(session, group, working)
             raise
         except Exception as error:  # from Spark, its bridge or a worker: only the job has failed
             raise Unavailable(f"spark failed: {type(error).__name__}: {_first_line(error)}") from error
@@ -106,6 +106,17 @@ class SparkRunner:
                 log.info("spark_session_started", seconds=round(self._clock.monotonic_s() - began_s, 1))
             self._users += 1
             return self._session
+
+    async def _until_cancelled(self, session: Any, group: str, working: "asyncio.Future[Result]") -> None:
+        """Cancel the Spark jobs of a group until the work ends. It may be before the first one, or between two."""
+        while not working.done():
+            try:
+                await in_thread(lambda: session.sparkContext.cancelJobGroup(group))
+            except Exception as error:  # noqa: BLE001  of the bridge to a dead JVM; the work gets one, too
+                log.warning("spark_jobs_not_cancelled", group=group, reason=_first_line(error))
+            await asyncio.wait([working], timeout=self._cancel_again_s)
+        if not working.cancelled():
+            working.exception()  # retrieved, so that asyncio does not log it
 
     async def _end(self) -> None:
         session, self._session = self._session, None
