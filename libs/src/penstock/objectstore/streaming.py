@@ -66,15 +66,17 @@ class StreamedPut:
 
     async def abort(self) -> None:
         """Abort the upload; the janitor later deletes parts that an unreachable store has kept."""
+        upload, self._upload = self._upload, None
         for task in self._in_flight:
             task.cancel()
-        await asyncio.gather(*self._in_flight, return_exceptions=True)
-        self._in_flight.clear()
-        self._waiting.clear()
-        upload, self._upload = self._upload, None
-        if upload is not None:
-            with contextlib.suppress(PenstockError):
-                await upload.abort()
+        try:
+            await asyncio.gather(*self._in_flight, return_exceptions=True)
+        finally:
+            self._in_flight.clear()
+            self._waiting.clear()
+            if upload is not None:
+                with contextlib.suppress(PenstockError):
+                    await upload.abort()
 
     async def _send(self) -> None:
         """Start to store the waiting bytes as the next part."""

@@ -9,7 +9,7 @@ from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import Invalid, Unavailable, Undelivered
 from penstock.runtime.bus.bus import Inbound
 from penstock.runtime.bus.local_first import LocalFirstLimits, SharedBus
-from tests.testkit.fakes.memory_bus import MemoryHub
+from tests.testkit.fakes.memory_bus import MemoryHub, MemorySubscription
 from tests.testkit.fakes.virtual_time import in_virtual_time
 from tests.testkit.waiting import until
 
@@ -22,7 +22,7 @@ class Process:
     def __init__(self) -> None:
         self.hub = MemoryHub()
         self.real = self.hub.connect("process")
-        self.shared = SharedBus(self.real, limits=LocalFirstLimits(silent_avoided_s=0.05))
+        self.shared = SharedBus(self.real, limits=LocalFirstLimits(silent_avoided_s=0.05, leave_s=0.05))
         self.asker, self.answerer = self.shared.connect(), self.shared.connect()
         self.other = self.hub.connect("other")
 
@@ -244,6 +244,27 @@ async def test_a_closed_role_leaves_the_connection_to_the_other_roles(process: P
     await asyncio.wait({asking})
     await process.asker.close()
     assert process.real.is_closed
+
+
+async def test_a_role_ends_soon_while_the_servers_do_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the end of one of many clusters would use up its deadline, and leave its store open."""
+    made, ended = Process(), list[bool]()
+
+    async def hang(_subscription: MemorySubscription) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(True)
+
+    await made.answerer.subscribe("question", here)
+    await made.answerer.subscribe("other question", here)
+    monkeypatch.setattr(MemorySubscription, "unsubscribe", hang)
+    async with asyncio.timeout(TIMEOUT_S):
+        await made.answerer.close()
+    assert ended == [True, True]
+    assert made.asker.is_connected
+    await made.asker.close()
+    await made.hub.close()
 
 
 async def test_a_local_message_has_the_size_limit_of_the_servers(process: Process) -> None:

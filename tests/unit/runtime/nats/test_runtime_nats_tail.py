@@ -181,3 +181,23 @@ def test_for_any_input_the_entries_taken_have_no_gap_and_no_repeat(came: list[in
 
     taken = asyncio.run(run())
     assert taken == list(range(first, first + len(taken)))
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 6])
+async def test_a_feed_whose_end_is_cancelled_still_ends_its_subscription(count: int) -> None:
+    """Else the client would keep the subscription, and open it again after each reconnect."""
+    feed, ended = Feed(Recorder(), 1), list[str]()
+
+    async def end(name: str) -> None:
+        ended.append(name)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    feed.end_with(lambda: end("subscription"))
+    feed.end_with(lambda: end("consumer"))
+    closing = asyncio.create_task(feed.close())
+    for _ in range(count):
+        await asyncio.sleep(0)
+    closing.cancel()
+    await asyncio.wait([closing])
+    assert ended == ["consumer", "subscription"]

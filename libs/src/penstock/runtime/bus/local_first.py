@@ -8,6 +8,7 @@ All guarantees of `Bus` hold, with one more: a broken connection to the servers 
 """
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Sequence
 
@@ -19,10 +20,12 @@ from penstock.runtime.bus.bus import Bus, Handler, Inbound, Payload, Subscriptio
 
 
 class LocalFirstLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """When the receiver in this process is not used."""
+    """When the receiver in this process is not used, and how long a role that ends waits."""
 
     # A local member of a queue group that did not answer in time is avoided: another member may be healthy.
     silent_avoided_s: float = 5.0
+    # A role that ends waits so long for servers that do not answer. Its process has more to close in five seconds.
+    leave_s: float = 1.0
 
 
 DEFAULT_LIMITS = LocalFirstLimits()
@@ -275,9 +278,10 @@ class LocalFirstBus:
 
     async def _leave(self) -> None:
         """Unsubscribe at the real bus, so that no server sends messages to a role that is gone."""
-        async with asyncio.TaskGroup() as group:
-            for subscription in self._subscriptions:
-                group.create_task(subscription.leave())
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._shared.limits.leave_s), asyncio.TaskGroup() as group:
+                for subscription in self._subscriptions:
+                    group.create_task(subscription.leave())
 
 
 def check_size(subject: str, data: Payload, message_bytes_max: int) -> None:

@@ -225,9 +225,13 @@ class NatsBus:
         except (OSError, TimeoutError) as error:
             log.warning("nats_connection_aborted", error=str(error) or "the server accepts no more bytes")
             self._client.abort()
-        self._break_off_requests()
-        self._reconnected.set()
-        self._ended.set()
+        except asyncio.CancelledError:
+            self._client.abort()
+            raise
+        finally:
+            self._break_off_requests()
+            self._reconnected.set()
+            self._ended.set()
 
     def fail(self, error: Exception) -> None:
         """Make `run_until_closed` raise `error`; only the first error counts."""

@@ -1,5 +1,6 @@
 """The connection to NATS: `connect_nats` returns one connection with a bus and a journal over it."""
 
+import asyncio
 import re
 import ssl
 from collections.abc import Sequence
@@ -143,6 +144,17 @@ async def connect_nats(
         await bus.close()
         named = ",".join(map(without_password, servers))
         raise Unavailable(f"no nats server at {named}: {_in_words(reason)}") from error
+    except asyncio.CancelledError:
+        if client.is_connected:  # a client that never was cannot be closed
+            await bus.close()
+        client.abort()
+        raise
+    await _open_or_close(bus)
+    return NatsConnection(bus, limits)
+
+
+async def _open_or_close(bus: NatsBus) -> None:
+    """Open the bus over a connection; an error closes both."""
     try:
         await bus.open()
         await bus.try_flush()  # a server that rejects the inbox reports that before it answers this
@@ -151,7 +163,6 @@ async def connect_nats(
     except BaseException:
         await bus.close()
         raise
-    return NatsConnection(bus, limits)
 
 
 def _in_words(reason: BaseException) -> str:

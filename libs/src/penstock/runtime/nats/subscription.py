@@ -62,14 +62,18 @@ class NatsSubscription:
 
     async def open(self, subject: str, queue: str) -> None:
         """Ask the server for the messages; a rejection comes later, to the connection's error callback."""
-        with honest_cancellation():
-            self._inner = await self._client.subscribe(
-                subject,
-                queue=queue,
-                cb=self._receive,
-                pending_msgs_limit=self._limits.pending_messages_max,
-                pending_bytes_limit=self._limits.pending_bytes_max,
-            )
+        try:
+            with honest_cancellation():
+                self._inner = await self._client.subscribe(
+                    subject,
+                    queue=queue,
+                    cb=self._receive,
+                    pending_msgs_limit=self._limits.pending_messages_max,
+                    pending_bytes_limit=self._limits.pending_bytes_max,
+                )
+        except asyncio.CancelledError:
+            await self.drop()  # the client subscribed all the same, and would again after each reconnect
+            raise
 
     async def _receive(self, message: Msg) -> None:
         try:
@@ -82,19 +86,24 @@ class NatsSubscription:
             self._owner.fail(error)
 
     async def unsubscribe(self) -> None:
-        """Deliver all messages that the server has already sent, then end. The own handler must not call this."""
+        """Deliver all messages that the server has already sent, then end. The own handler must not call this.
+
+        After a cancellation it ends at once.
+        """
         inner, self._inner = self._inner, None
         if inner is None or self._client.is_closed:
             return
-        if self._client.is_connected and self._owner.failure is None:
-            # The client's own `unsubscribe` cancels a running handler. Its `drain` can break the connection when the
-            # answer is late. So these are the three steps of a drain, with a round trip of this module.
-            await self._client.stop_delivery(inner)
-            await self._owner.try_flush()
-            await self._client.until_handled(inner)
-        if not self._client.is_closed:
-            with honest_cancellation():
-                await inner.unsubscribe()
+        try:
+            if self._client.is_connected and self._owner.failure is None:
+                # The client's own `unsubscribe` cancels a running handler. Its `drain` can break the connection when
+                # the answer is late. So these are the three steps of a drain, with a round trip of this module.
+                await self._client.stop_delivery(inner)
+                await self._owner.try_flush()
+                await self._client.until_handled(inner)
+        finally:
+            if not self._client.is_closed:
+                with honest_cancellation():
+                    await inner.unsubscribe()
 
     async def drop(self) -> None:
         """End at once; messages that were not delivered are lost."""

@@ -1,6 +1,7 @@
 """The messages of one JetStream consumer as journal entries, in strict order and in bounded memory."""
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Protocol
@@ -59,7 +60,7 @@ class Feed:
         self._waiting: deque[JournalEntry | str] = deque()  # a string is a flow control subject to answer
         self._wake = asyncio.Event()
         self._heard_s = asyncio.get_running_loop().time()
-        self._ends: list[Callable[[], Awaitable[None]]] = []
+        self._ends = contextlib.AsyncExitStack()
         self._closers: list[Callable[[], None]] = []
         self.broken = ""  # the reason why no more entries come in
 
@@ -69,7 +70,7 @@ class Feed:
 
     def end_with(self, end: Callable[[], Awaitable[None]]) -> None:
         """Await `end` when the feed is closed."""
-        self._ends.append(end)
+        self._ends.push_async_callback(end)
 
     def interrupt(self) -> None:
         """Break the feed: the connection broke or is new, so messages may have been lost."""
@@ -146,11 +147,9 @@ class Feed:
                 self._break("the consumer fell silent")
 
     async def close(self) -> None:
-        """End the consumer and the subscription."""
+        """End the consumer and the subscription; both are ended if this is cancelled."""
         for closer in self._closers:
             closer()
-        for end in reversed(self._ends):
-            await end()
-        self._ends.clear()
         self._closers.clear()
         self._waiting.clear()
+        await self._ends.aclose()
