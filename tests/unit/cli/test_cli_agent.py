@@ -15,6 +15,7 @@ from penstock.contracts.errors import Invalid, Unavailable
 from penstock.runtime.process.config import HostingConfig
 from penstock.runtime.process.garbage import LargeStatePolicy, PolicyOfAnother, ScheduledPolicy
 from penstock.runtime.process.life import App
+from tests.testkit.waiting import until
 
 
 @pytest.mark.parametrize(
@@ -151,6 +152,26 @@ async def test_only_roles_that_began_to_open_are_closed() -> None:
         await made.open()
     await made.close()
     assert steps == ["open flusher", "open cacher", "close cacher", "close flusher"]
+
+
+@pytest.mark.parametrize("is_cancelled", [True, False])
+async def test_a_role_whose_close_fails_or_is_cut_short_leaves_no_other_role_open(is_cancelled: bool) -> None:
+    """In a process of many clusters, an open role would take requests after the end of its cluster."""
+    steps: list[str] = []
+
+    class Hanging(FakeRole):
+        async def close(self) -> None:
+            await super().close()
+            await asyncio.Event().wait()
+
+    made = agent(steps, cacher=Hanging(steps, "cacher") if is_cancelled else FakeRole(steps, "cacher", "close"))
+    await made.open()
+    closing = asyncio.create_task(made.close())
+    await until(lambda: "close cacher" in steps)
+    closing.cancel()
+    await asyncio.wait({closing})
+    assert closing.cancelled() if is_cancelled else isinstance(closing.exception(), Unavailable)
+    assert steps[3:] == ["close gateway", "close cacher", "close flusher"]
 
 
 async def test_the_failure_of_one_role_ends_the_process() -> None:

@@ -1,6 +1,7 @@
 """Several services in one process: opened in order, drained in the reverse order, ended together."""
 
 import asyncio
+import contextlib
 import contextvars
 from collections.abc import Coroutine, Sequence
 from typing import Any
@@ -39,14 +40,19 @@ class AgentApp:
             await _within(context, app.drain())
 
     async def close(self) -> None:
-        """Close the roles that were opened, in the reverse order."""
-        for app, context in reversed(self._opened):
-            await _within(context, app.close())
+        """Close the roles that were opened, in the reverse order; all of them, if one fails or this is cancelled."""
+        async with contextlib.AsyncExitStack() as stack:
+            for app, context in self._opened:
+                stack.push_async_callback(_close, app, context)
 
 
 async def _run(app: App) -> None:
     await app.run()
     raise RuntimeError("a role ended without a stop signal")
+
+
+async def _close(app: App, context: contextvars.Context) -> None:
+    await _within(context, app.close())
 
 
 def _context(role: str) -> contextvars.Context:
