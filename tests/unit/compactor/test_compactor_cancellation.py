@@ -1,6 +1,7 @@
 """Cancelled jobs of the compactor: at any moment they leave no lease, begin nothing more, and end."""
 
 import asyncio
+import concurrent.futures
 import itertools
 import threading
 from pathlib import Path
@@ -9,9 +10,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from penstock.contracts.commands import Command, LeaseJob, Outcome
+from penstock.contracts.commands import Command, LeaseJob, Outcome, ReleaseJob, ReplaceExtents
 from penstock.contracts.errors import Unavailable
+from penstock.contracts.rejections import Rejection
 from penstock_compactor.app import CompactorLimits
+from penstock_compactor.config import CompactorConfig
+from penstock_compactor.keys.commits import Commits
 from penstock_compactor.merge.work import MergeLimits
 from penstock_compactor.planning.planner import Choice, Kind
 from tests.testkit.waiting import TIMEOUT_S, until
@@ -26,8 +30,10 @@ class SlowMachine(Machine):
         self.may_answer = asyncio.Event()
         self.may_answer.set()
         self.queries_waiting = 0
+        self.deadlines_s: dict[type[Command], float] = {}
 
     async def command(self, commands: list[Command], *, deadline_s: float) -> list[Outcome]:
+        self.deadlines_s |= {type(each): deadline_s for each in commands}
         outcomes = await super().command(commands, deadline_s=deadline_s)
         for _ in range(3):
             await asyncio.sleep(0)
@@ -138,3 +144,59 @@ async def test_a_job_whose_jvm_is_gone_can_be_cancelled(world: World) -> None:
     with pytest.raises(Unavailable, match="did not end the job within"):
         await world.merging().merge(flushed(world), ())
     assert not world.machine.state.leases
+
+
+async def test_a_stop_does_not_wait_long_for_sequencers_that_are_gone(world: World) -> None:
+    """As in a stop of a whole cluster. The drain has a deadline, and one that is late is an error."""
+    segment_ids = flushed(world).segment_ids
+    machine = world.machine
+    assert isinstance(machine, SlowMachine)
+
+    async def job() -> None:
+        async with world.client().leased(segment_ids):
+            await asyncio.Event().wait()
+
+    for count in range(1, 9):
+        running = asyncio.create_task(job())
+        await turns(count)
+        running.cancel()
+        await asyncio.wait([running])
+        assert machine.deadlines_s.pop(ReleaseJob) * 1000 <= CompactorConfig().drain_deadline_ms / 2
+
+
+async def test_a_cancelled_job_does_not_wait_for_its_commit_and_begins_no_other(world: World) -> None:
+    """While no sequencer answers, a commit may take ten minutes."""
+    begun, ended = asyncio.Event(), list[str]()
+
+    async def replace(_command: ReplaceExtents) -> list[Rejection]:
+        begun.set()
+        await asyncio.Event().wait()
+        raise AssertionError("no sequencer answers")
+
+    commits = Commits(replace)
+
+    def work(_session: object) -> None:
+        for name in ("first", "second"):
+            try:
+                commits(ReplaceExtents(0, "job", [], [], []))
+            except concurrent.futures.CancelledError:
+                ended.append(name)
+
+    running = asyncio.create_task(world.runner().run("group", work, on_cancel=commits.cancel))
+    await begun.wait()
+    running.cancel()
+    await asyncio.wait([running])
+    assert running.cancelled() and ended == ["first", "second"]
+
+
+async def test_a_commit_reports_whether_all_its_runs_were_accepted() -> None:
+    found = [Rejection.NONE, Rejection.NONE]
+
+    async def replace(_command: ReplaceExtents) -> list[Rejection]:
+        return found
+
+    commits = Commits(replace)
+    command = ReplaceExtents(0, "job", [], [], [])
+    assert await asyncio.to_thread(commits, command)
+    found[1] = Rejection.EXTENTS_CHANGED
+    assert not await asyncio.to_thread(commits, command)

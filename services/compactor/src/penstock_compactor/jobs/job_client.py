@@ -41,6 +41,8 @@ class JobLimits(msgspec.Struct, frozen=True, kw_only=True):
     lease_ms: int = 60_000  # after a crash, other compactors can use the segments of the job after this time
     renewal_s: float = 20.0
     command_deadline_s: float = 30.0
+    # Of the release by a cancelled job: a stop waits for it, and has ten seconds for all. The sequencers may stop, too.
+    cancelled_release_s: float = 4.0
     commit_deadline_s: float = 600.0  # some minutes later, the sequencers reject the outputs as too old
     rows_per_query: int = 200
 
@@ -76,17 +78,22 @@ class JobClient:
         try:
             await self._lease(job_id, segment_ids)
         except asyncio.CancelledError:
-            await self._release(job_id)  # the sequencers may have given the lease already
+            # The sequencers may have given the lease already.
+            await self._release(job_id, self._limits.cancelled_release_s)
             raise
         renewing = asyncio.create_task(self._renew(job_id, segment_ids))
+        release_s = self._limits.command_deadline_s
         try:
             yield job_id
+        except asyncio.CancelledError:
+            release_s = self._limits.cancelled_release_s
+            raise
         finally:
             renewing.cancel()
             try:
                 await asyncio.wait([renewing])  # a renewal after the release would lease the segments again
             finally:
-                await self._release(job_id)
+                await self._release(job_id, release_s)
 
     def journal_clock(self) -> JournalClock:
         """The clock of the outputs of a job that was just leased."""
@@ -135,10 +142,10 @@ class JobClient:
             except (NotLeased, Unavailable) as error:
                 log.warning("job_lease_not_renewed", job=job_id, reason=str(error))
 
-    async def _release(self, job_id: str) -> None:
+    async def _release(self, job_id: str, deadline_s: float) -> None:
         release = ReleaseJob(self._clock.now_ms(), job_id, self._holder)
         try:
-            await self._request(release, self._limits.command_deadline_s)
+            await self._request(release, deadline_s)
         except Unavailable as error:
             log.warning("job_lease_not_released", job=job_id, reason=str(error))
 

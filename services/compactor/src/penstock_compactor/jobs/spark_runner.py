@@ -51,10 +51,17 @@ class SparkRunner:
         self._used_s = clock.monotonic_s()
         self._lock = asyncio.Lock()  # held for the start and the end of a session
 
-    async def run(self, group: str, work: Callable[[Any], Result], *, pool: str = "") -> Result:
+    async def run(
+        self,
+        group: str,
+        work: Callable[[Any], Result],
+        *,
+        pool: str = "",
+        on_cancel: Callable[[], None] = lambda: None,
+    ) -> Result:
         """Run `work` with the session in a thread, and return its result; `group` names its Spark jobs.
 
-        The jobs of a `pool` share its part of the cores.
+        The jobs of a `pool` share its part of the cores. `on_cancel` ends waits of `work` for anything but Spark.
 
         `Unavailable` if Spark does not start, or fails.
         """
@@ -63,6 +70,7 @@ class SparkRunner:
         try:
             return await asyncio.shield(working)
         except asyncio.CancelledError:
+            on_cancel()
             await self._until_cancelled(session, group, working)
             raise
         except Exception as error:  # from Spark, its bridge or a worker: only the job has failed

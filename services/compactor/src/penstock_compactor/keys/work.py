@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from penstock.contracts.batches import Extent
-from penstock.contracts.commands import ReplaceExtents
 from penstock.contracts.configs.topics import compaction_configs, is_compacted
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.ids import SegmentId, TopicId
 from penstock.contracts.queries.compaction import LogsQuery, LogsView, LogTransactions, LogView
 from penstock.contracts.queries.log import Plan, PlanPartition, PlanQuery
 from penstock.contracts.queries.topics import TopicView
-from penstock.contracts.rejections import Rejection, check_known
+from penstock.contracts.rejections import check_known
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import Clock, Entropy
 from penstock_compactor.jobs.job_client import JobClient
 from penstock_compactor.jobs.spark_runner import SparkRunner
 from penstock_compactor.jobs.values import Failed, JobResult, StorePlace
+from penstock_compactor.keys.commits import Commits
 from penstock_compactor.keys.limits import KeyWorkLimits
 from penstock_compactor.keys.plan import (
     KEY_LEVEL,
@@ -100,25 +100,22 @@ class KeyWork:
 
     async def compact(self, job: KeyJob) -> JobResult:
         """Run a job; `NotLeased` or `Unavailable` if that is not possible."""
-        loop, limits = asyncio.get_running_loop(), self._limits
+        limits = self._limits
         async with self._client.leased(job.segment_ids[: limits.leased_max]) as job_id:
             clock = self._client.journal_clock()
-
-            def commit(command: ReplaceExtents) -> bool:
-                outcome = asyncio.run_coroutine_threadsafe(self._client.replace(command), loop).result()
-                return all(rejection is Rejection.NONE for rejection in outcome)
+            commits = Commits(self._client.replace)
 
             def work(session: Any) -> "Report":
                 # Imported late, because it needs Arrow, which a compactor without Spark does not have.
                 from penstock_compactor.keys.job import KeyCompaction
 
                 compaction = KeyCompaction(session, self._place, clock, self._entropy, limits=limits.job)
-                return compaction.run(job_id, job, commit)
+                return compaction.run(job_id, job, commits)
 
             deadline_s = limits.job_deadline_s + job.size_bytes / limits.bytes_per_s_min
             try:
                 async with asyncio.timeout(deadline_s):
-                    report = await self._spark.run(job_id, work, pool=self._place.cluster)
+                    report = await self._spark.run(job_id, work, pool=self._place.cluster, on_cancel=commits.cancel)
             except TimeoutError as error:
                 raise Unavailable(f"spark did not end the job within {deadline_s:.0f} s") from error
         self._record(job_id, report)
