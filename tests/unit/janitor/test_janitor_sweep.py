@@ -24,6 +24,7 @@ from penstock_janitor.metrics import JanitorMetrics
 from penstock_janitor.rules.classification import ORPHAN_AGE_MIN_MS, Rules
 from penstock_janitor.rules.journal import REBUILT_SEQUENCE_MIN, Identity
 from tests.testkit.fakes.clock import ManualClock
+from tests.testkit.fakes.memory_bus import MemorySubscription
 from tests.testkit.fakes.virtual_time import START_MS, in_virtual_time
 from tests.unit.janitor.janitor_world import CLUSTER, GRACE_S, HOUR_MS, SEGMENT_BYTES, World, world
 
@@ -305,6 +306,22 @@ async def test_a_drain_does_not_wait_for_sequencers_that_are_gone() -> None:
             await built.go_on(0.1)
         began_s = built.clock.monotonic_s()
         await built.stop("janitor-1")
+        assert built.clock.monotonic_s() - began_s <= 5
+
+
+@in_virtual_time
+async def test_a_drain_does_not_wait_for_servers_that_hang() -> None:
+    async def hang(_subscription: MemorySubscription) -> None:
+        await asyncio.Event().wait()
+
+    async with world() as built:
+        built.start("janitor-1", **QUICK)
+        await built.go_on(1)
+        began_s = built.clock.monotonic_s()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(MemorySubscription, "unsubscribe", hang)
+            async with asyncio.timeout(60):
+                await built.stop("janitor-1")
         assert built.clock.monotonic_s() - began_s <= 5
 
 

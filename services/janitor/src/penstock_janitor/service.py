@@ -92,14 +92,14 @@ class Janitor:
             self._stopped.set()  # the caller of `drain` ends the process
 
     async def drain(self) -> None:
-        """Begin no more steps, and wait for those that have begun, up to half the drain deadline.
+        """Begin no more steps, and wait for NATS and the steps that have begun, up to half the drain deadline.
 
         A step may wait for sequencers or a store that do not answer. The next janitor finishes it, as after a crash.
         """
         self._draining.set()
-        await self._explain.drain()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._config.drain_deadline_ms / 2000):
+                await self._explain.drain()
                 await self._stopped.wait()
 
     def _log_settings(self) -> None:
