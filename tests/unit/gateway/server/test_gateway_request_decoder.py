@@ -42,8 +42,11 @@ class Gateway:
             self.begun.append(len(request.topic_data[0].partition_data))
         return ProduceResponse()
 
+    async def answer(self, client: Client, frame: bytes) -> object:
+        return await self.dispatcher.answer(client, memoryview(frame), Arrival(0.0, 0))
+
     def send(self, client: Client, frame: bytes) -> "asyncio.Task[Any]":
-        return asyncio.create_task(self.dispatcher.answer(client, memoryview(frame), Arrival(0.0, 0)))
+        return asyncio.create_task(self.answer(client, frame))
 
 
 def metadata(topics: int) -> bytes:

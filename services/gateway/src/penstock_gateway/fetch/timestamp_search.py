@@ -12,6 +12,7 @@ from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import Corrupt, PenstockError
 from penstock.kafkawire.errors import DecodeError
 from penstock.kafkawire.records import CONTROL, CRC_START, decode_records, read_batch_header
+from penstock.runtime.concurrency.ending import to_the_end
 from penstock.segment.compacted import NO_TIMESTAMP
 from penstock_gateway.fetch.batch_assembly import (
     Cursor,
@@ -104,7 +105,7 @@ async def _look_into(each: TimeSearch, fragment: Fragment, data: memoryview, lim
         if is_left and placed.max_timestamp >= each.timestamp:
             batch = data[placed.start : placed.end]
             arguments = batch, each.timestamp, placed.max_timestamp, limits, first_delta
-            found = await asyncio.to_thread(first_at, *arguments)
+            found = await to_the_end(asyncio.to_thread(first_at, *arguments))
             if found is not None:
                 each.found = (placed.base_offset + found[0], found[1])
                 return None

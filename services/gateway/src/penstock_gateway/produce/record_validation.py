@@ -18,6 +18,7 @@ from penstock.kafkawire.error_codes import ErrorCode
 from penstock.kafkawire.errors import DecodeError, OversizeError
 from penstock.kafkawire.produced_records import checked_slices
 from penstock.kafkawire.records import BatchHeader, codec
+from penstock.runtime.concurrency.ending import to_the_end
 from penstock_gateway.produce.limits import RecordLimits
 
 
@@ -95,12 +96,12 @@ class RecordValidator:
         if codec(header) == NONE:
             plain: Buffer = plain_records(batch, header)
         else:
-            plain = await asyncio.to_thread(plain_records, batch, header, limits.decompressed_bytes_max)
+            plain = await to_the_end(asyncio.to_thread(plain_records, batch, header, limits.decompressed_bytes_max))
         for _ in checked_slices(plain, header.record_count, limits.slice_records):
             await asyncio.sleep(0)
         if not rules.need_keys and rules.window is None:
             return None
-        return await asyncio.to_thread(rule_error, place, plain, header, rules, limits)
+        return await to_the_end(asyncio.to_thread(rule_error, place, plain, header, rules, limits))
 
 
 def rule_error(

@@ -182,8 +182,7 @@ class Connection(asyncio.BufferedProtocol):
         asyncio.get_running_loop().call_soon(self._advance)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        for task in self._tasks:
-            task.cancel()
+        self._cancel_requests()
         self._pipeline.close()
         self._owner.budget.remove(self)
         self._count_unsent(0)
@@ -211,10 +210,14 @@ class Connection(asyncio.BufferedProtocol):
     def give_up(self) -> None:
         """Close at once after a stall, and do nothing more for its requests."""
         self._cause = "stalled"
-        for task in self._tasks:
-            task.cancel()
+        self._cancel_requests()
         self._client.close()
         self._transport.abort()
+
+    def _cancel_requests(self) -> None:
+        """Cancel each request once: its first cleanup takes some time, and a second cancellation would end that."""
+        while self._tasks:
+            self._tasks.pop().cancel()
 
     async def serve(self, slot: Slot, frame: memoryview) -> None:
         """Answer one request."""

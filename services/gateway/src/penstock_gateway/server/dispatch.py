@@ -20,6 +20,7 @@ from penstock.kafkawire.errors import DecodeError
 from penstock.kafkawire.frame import LENGTH_BYTES, RequestHeader, read_request_header, response_frame
 from penstock.kafkawire.primitives import Buffer
 from penstock.kafkawire.schema import has_more_elements
+from penstock.runtime.concurrency.ending import to_the_end
 from penstock_gateway.handlers import Handler
 from penstock_gateway.handlers.discovery.api_versions import unsupported_version
 from penstock_gateway.kafka.broker_view import pool_of, zone_of
@@ -141,7 +142,7 @@ class Dispatcher:
         if not has_more_elements(response, self._limits.encoded_at_once_max):
             return encode_response(header.api_key, header.api_version, response)
         async with self._encoding_turn:
-            return await asyncio.to_thread(self._encoded.encode, header, request, response)
+            return await to_the_end(asyncio.to_thread(self._encoded.encode, header, request, response))
 
     async def _handle(self, client: Client, header: RequestHeader, request: Any) -> msgspec.Struct | None:
         return await self._handlers[header.api_key](self._gateway, client, header.api_version, request)

@@ -17,6 +17,7 @@ from penstock.kafkawire.errors import TooManyElements
 from penstock.kafkawire.frame import RequestHeader
 from penstock.kafkawire.source import Message
 from penstock.runtime.concurrency.byte_budget import ByteBudget
+from penstock.runtime.concurrency.ending import to_the_end
 from penstock_gateway.kafka.error_mapping import CloseConnection
 from penstock_gateway.server.limits import DecodingLimits
 
@@ -57,9 +58,8 @@ class RequestDecoder:
                 self.granted_bytes += size_bytes
                 try:
                     async with self._thread_turn:
-                        request = await asyncio.to_thread(
-                            decode_request, header.api_key, header.api_version, frame, position, elements_max
-                        )
+                        call = decode_request, header.api_key, header.api_version, frame, position, elements_max
+                        request = await to_the_end(asyncio.to_thread(*call))
                 except TooManyElements:
                     if elements_max == steps[-1]:
                         raise

@@ -21,6 +21,7 @@ from penstock.kafkawire.error_codes import ErrorCode
 from penstock.kafkawire.errors import DecodeError, OversizeError
 from penstock.kafkawire.schema import NO_UUID
 from penstock.runtime.clock import Clock, Entropy
+from penstock.runtime.concurrency.ending import to_the_end
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.metrics import GatewayMetrics
 from penstock_gateway.security.state_copy import Sequencers
@@ -109,7 +110,7 @@ class Telemetry:
             return self._summaries(request, self._limits.decoded_at_once_max)
         except OversizeError:
             async with self._large_push:
-                return await asyncio.to_thread(self._summaries, request, self._limits.plain_bytes_max)
+                return await to_the_end(asyncio.to_thread(self._summaries, request, self._limits.plain_bytes_max))
 
     def _summaries(self, request: PushTelemetryRequest, plain_bytes_max: int) -> dict[str, Summary]:
         """Decode everything before anything counts: a damaged push changes nothing."""

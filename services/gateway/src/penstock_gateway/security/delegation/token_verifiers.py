@@ -15,6 +15,7 @@ from penstock.contracts.errors import Unavailable
 from penstock.contracts.scram_keys import verifier_of_password
 from penstock.contracts.security_rules import ITERATIONS_MIN
 from penstock.runtime.clock import Clock
+from penstock.runtime.concurrency.ending import to_the_end
 from penstock_gateway.security.delegation.token_cache import TokenCache, is_void
 from penstock_gateway.security.delegation.token_keys import TokenKeys, password_of
 
@@ -73,7 +74,8 @@ class TokenVerifiers:
         self._waiting += 1
         try:
             async with self._threads:
-                return await asyncio.to_thread(verifier_of_password, mechanism, password, salt, ITERATIONS_MIN)
+                call = verifier_of_password, mechanism, password, salt, ITERATIONS_MIN
+                return await to_the_end(asyncio.to_thread(*call))
         finally:
             self._waiting -= 1
 

@@ -12,6 +12,7 @@ import msgspec
 
 from penstock.contracts.commands.security import ScramMechanism, ScramVerifier
 from penstock.contracts.errors import Unavailable
+from penstock.runtime.concurrency.ending import to_the_end
 from penstock_gateway.security.login.credentials import VerifierSource
 from penstock_gateway.security.login.exchange import Identity, LoginFailed, Step, user_of
 from penstock_gateway.security.login.scram import is_password
@@ -64,7 +65,7 @@ class PasswordChecker:
         try:
             async with self._threads:
                 self.checks += 1
-                return await asyncio.to_thread(is_password, verifier, password)
+                return await to_the_end(asyncio.to_thread(is_password, verifier, password))
         finally:
             self._waiting -= 1
 
