@@ -14,6 +14,7 @@ from penstock_gateway.security.login.exchange import Identity, LoginFailed
 from penstock_gateway.security.login.json_web_keys import ALGORITHMS, KeySet, KeySetLimits, parse_keys, source_of
 from penstock_gateway.security.login.oauth_bearer import ERROR_ANSWER, OAuthBearerLogin, parse_message
 from penstock_gateway.security.login.tokens import TokenRules
+from tests.testkit.cancelling import cancelled_after, turns
 from tests.testkit.fakes.clock import ManualClock
 from tests.testkit.servers.token_issuer import AUDIENCE, ISSUER, LIFETIME_S, Issuer
 from tests.unit.gateway.security.gateway_logins import bearer
@@ -29,9 +30,11 @@ class Source:
     def __init__(self, document: bytes) -> None:
         self.document: bytes | None = document
         self.loads = 0
+        self.turns = 0  # of the loop that a load takes
 
     async def load(self) -> bytes:
         self.loads += 1
+        await turns(self.turns)
         if self.document is None:
             raise OSError("away")
         return self.document
@@ -208,6 +211,20 @@ async def test_new_keys_are_loaded_when_a_token_has_one_but_not_for_every_token(
     assert await keys.find("two-rsa", "RS256") is not None
     for number in range(100):
         assert await keys.find(f"made-up-{number}", "RS256") is None
+    assert source.loads == 2
+
+
+@pytest.mark.parametrize("count", range(8))
+async def test_a_client_that_leaves_during_a_load_of_keys_delays_no_other_login(count: int) -> None:
+    """The other client has the same new key, or comes a moment later. Its failure would be final for it."""
+    clock, source = ManualClock(), Source(ONE.key_set())
+    keys = key_set(source, clock)
+    assert await keys.refresh()
+    clock.now_s += KeySetLimits().early_s_min
+    source.document = ONE.key_set(TWO)
+    source.turns = 4
+    await cancelled_after(count, keys.find("two-rsa", "RS256"))
+    assert await keys.find("two-rsa", "RS256") is not None
     assert source.loads == 2
 
 

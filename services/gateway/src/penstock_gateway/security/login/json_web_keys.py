@@ -13,6 +13,7 @@ import msgspec
 import structlog
 
 from penstock.contracts.errors import Invalid, Unavailable
+from penstock.runtime.concurrency.single_flight import SingleFlight
 
 if TYPE_CHECKING:  # imported with the first keys, because few gateways have this login
     import jwt
@@ -32,6 +33,8 @@ ALGORITHMS = tuple(name for names in ALGORITHMS_OF.values() for name in names)
 LOOPBACK_HOSTS = ("127.0.0.1", "::1", "localhost")
 
 Load = Callable[[], Awaitable[bytes]]
+
+_KEYS = "keys"  # the only load of a `KeySet`
 
 log = structlog.get_logger()
 
@@ -70,13 +73,16 @@ class KeySet:
         self._limits = limits or KeySetLimits()
         self._keys: dict[tuple[str, str], jwt.PyJWK] = {}
         self._tried_s = -math.inf
-        self._turn = asyncio.Lock()
+        self._loads: SingleFlight[str, bool] = SingleFlight()
 
     async def run(self) -> None:
         """Load the keys now and at intervals, until cancelled. The last good ones stay while the issuer is away."""
-        while True:
-            is_loaded = await self.refresh()
-            await asyncio.sleep(self._refresh_s if is_loaded else min(self._limits.retry_s, self._refresh_s))
+        try:
+            while True:
+                is_loaded = await self.refresh()
+                await asyncio.sleep(self._refresh_s if is_loaded else min(self._limits.retry_s, self._refresh_s))
+        finally:
+            await self._loads.close()
 
     async def find(self, key_id: str, algorithm: str) -> "jwt.PyJWK | None":
         """The key with this id, after a reload if it is new; `Unavailable` while no keys are known.
@@ -92,7 +98,13 @@ class KeySet:
         return found
 
     async def refresh(self) -> bool:
-        """Load the keys now; whether that succeeded."""
+        """Load the keys now; whether that succeeded.
+
+        Tokens that come meanwhile wait for the same keys. So the load goes on when the client of the first one leaves.
+        """
+        return await self._loads.get(_KEYS, self._load_keys)
+
+    async def _load_keys(self) -> bool:
         self._tried_s = self._monotonic_s()
         try:
             async with asyncio.timeout(self._limits.timeout_s):
@@ -104,9 +116,8 @@ class KeySet:
         return True
 
     async def _reload(self) -> None:
-        async with self._turn:  # tokens that came together wait for the same keys
-            if self._monotonic_s() - self._tried_s >= self._limits.early_s_min:
-                await self.refresh()
+        if _KEYS in self._loads or self._monotonic_s() - self._tried_s >= self._limits.early_s_min:
+            await self.refresh()
 
     def _find(self, key_id: str, algorithm: str) -> "jwt.PyJWK | None":
         if key_id:
