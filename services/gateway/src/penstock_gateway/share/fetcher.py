@@ -37,6 +37,7 @@ from penstock.kafkawire.error_codes import ErrorCode
 from penstock.kafkawire.primitives import Buffer
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import Entropy
+from penstock.runtime.concurrency.ending import to_the_end
 from penstock.runtime.concurrency.slices import Slices
 from penstock_gateway.fetch.log_reader import LogReader
 from penstock_gateway.kafka.client import Client
@@ -135,6 +136,14 @@ class ShareFetcher:
         if isinstance(found, ErrorCode) and not is_elsewhere:
             return ShareFetchResponse(error_code=found)
         session = None if isinstance(found, ErrorCode) else found
+        answer = self._answer(client, version, request, session, renews=renews)
+        # The session is closed already, and only this request releases its records.
+        return await (to_the_end(answer) if request.share_session_epoch == CLOSING_EPOCH else answer)
+
+    async def _answer(
+        self, client: Client, version: int, request: ShareFetchRequest, session: ShareSession | None, *, renews: bool
+    ) -> ShareFetchResponse:
+        assert request.group_id and request.member_id, "checked before"
         located = await locate(self._topics, topic_ids(request.topics))
         acknowledged = await acknowledged_of(request.topics, located, Slices(), renews=renews)
         progress = _Progress(
@@ -261,7 +270,7 @@ class ShareFetcher:
         progress.has_progressed = True
         assert progress.session is not None, "without a session there are no partitions to fetch"
         if progress.session.is_closed:  # meanwhile; its end did not release these records
-            await self._release(progress, partitions, outcome)
+            await to_the_end(self._release(progress, partitions, outcome))
             return
         for (offer, _), shared in zip(wanted, outcome.partitions, strict=False):
             if shared.acquired:
@@ -372,14 +381,14 @@ def _response(progress: _Progress) -> ShareFetchResponse:
     with_errors = (key for key, error in progress.errors.items() if error)
     by_topic: dict[bytes, list[PartitionData]] = {}
     for key in dict.fromkeys((*progress.fetched, *progress.acknowledged, *with_errors)):
-        by_topic.setdefault(key[0], []).append(_answer(progress, key))
+        by_topic.setdefault(key[0], []).append(_partition_answer(progress, key))
     return ShareFetchResponse(
         acquisition_lock_timeout_ms=progress.lock_ms,
         responses=[ShareFetchableTopicResponse(*each) for each in by_topic.items()],
     )
 
 
-def _answer(progress: _Progress, key: PartitionKey) -> PartitionData:
+def _partition_answer(progress: _Progress, key: PartitionKey) -> PartitionData:
     data = progress.fetched.get(key) or _data(key, [], [])
     acknowledged = progress.acknowledged.get(key)
     return msgspec.structs.replace(

@@ -12,6 +12,7 @@ from penstock.kafkawire.api.share_acknowledge import (
     ShareAcknowledgeTopicResponse,
 )
 from penstock.kafkawire.error_codes import ErrorCode
+from penstock.runtime.concurrency.ending import to_the_end
 from penstock.runtime.concurrency.slices import Slices
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.feature_levels import HasShareGroupLevel, share_groups_error
@@ -20,7 +21,7 @@ from penstock_gateway.metadata.partition_lookup import locate
 from penstock_gateway.share.ack_validation import FIRST_VERSION_RENEW
 from penstock_gateway.share.acknowledge import Acknowledged, acknowledged_of, topic_ids
 from penstock_gateway.share.commands import HasShareCommands
-from penstock_gateway.share.sessions import CLOSING_EPOCH, HasShareSessions, has_acknowledgements
+from penstock_gateway.share.sessions import CLOSING_EPOCH, HasShareSessions, ShareSession, has_acknowledgements
 from penstock_gateway.tail.tail_index import PartitionKey
 
 UNKNOWN_LEADER = LeaderIdAndEpoch(-1, -1)  # a client that needs the leader sends a Metadata request
@@ -39,7 +40,15 @@ async def handle(
     is_elsewhere = session is ErrorCode.SHARE_SESSION_NOT_FOUND and has_acknowledgements(request)
     if isinstance(session, ErrorCode) and not is_elsewhere:
         return ShareAcknowledgeResponse(error_code=session)
-    is_closing = request.share_session_epoch == CLOSING_EPOCH
+    ended = None if isinstance(session, ErrorCode) or request.share_session_epoch != CLOSING_EPOCH else session
+    answer = _answer(gateway, version, request, ended)
+    # An ended session is closed already, and only this request releases its records.
+    return await (answer if ended is None else to_the_end(answer))
+
+
+async def _answer(
+    gateway: Needs, version: int, request: ShareAcknowledgeRequest, ended: ShareSession | None
+) -> ShareAcknowledgeResponse:
     located = await locate(gateway.topics, topic_ids(request.topics))
     renews = version >= FIRST_VERSION_RENEW and request.is_renew_ack
     slices = Slices()
@@ -48,7 +57,7 @@ async def handle(
         request.group_id or "",
         request.member_id or "",
         list(acknowledged.values()),
-        ended=None if isinstance(session, ErrorCode) or not is_closing else session,
+        ended=ended,
     )
     return ShareAcknowledgeResponse(
         acquisition_lock_timeout_ms=lock_ms, responses=await _answers(request, acknowledged, slices)
@@ -62,7 +71,9 @@ async def _answers(
         ShareAcknowledgeTopicResponse(
             topic.topic_id,
             [
-                _answer(partition.partition_index, acknowledged.get((topic.topic_id, partition.partition_index)))
+                _partition_answer(
+                    partition.partition_index, acknowledged.get((topic.topic_id, partition.partition_index))
+                )
                 async for partition in slices.of(topic.partitions)
             ],
         )
@@ -70,7 +81,7 @@ async def _answers(
     ]
 
 
-def _answer(partition: int, acknowledged: Acknowledged | None) -> PartitionData:
+def _partition_answer(partition: int, acknowledged: Acknowledged | None) -> PartitionData:
     error = ErrorCode.NONE if acknowledged is None else acknowledged.error
     message = None if acknowledged is None else acknowledged.message
     return PartitionData(partition, error, message, UNKNOWN_LEADER)
