@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import msgspec
+import pytest
 
 from penstock.contracts import commands
 from penstock.contracts.commands import Command, CommitOffsets, OffsetToCommit, Outcome
@@ -12,6 +13,7 @@ from penstock.kafkawire.api import decode_response, encode_request
 from penstock.kafkawire.api.add_offsets_to_txn import AddOffsetsToTxnRequest
 from penstock.kafkawire.api.end_txn import EndTxnRequest
 from penstock.kafkawire.api.init_producer_id import InitProducerIdRequest
+from penstock.kafkawire.api.metadata import MetadataRequest
 from penstock.kafkawire.api.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -26,10 +28,11 @@ from penstock.kafkawire.error_codes import ErrorCode
 from penstock_gateway.server.limits import ConnectionLimits
 from penstock_sequencer.core.machine import apply_entry
 from penstock_sequencer.core.state.cluster import new_state
+from tests.testkit.cancelling import turns
 from tests.testkit.waiting import until
 from tests.unit.gateway.server.test_gateway_listener import Kafka, RawClient
 
-COMMIT, VERSIONS, INIT, ADD_OFFSETS, END, TXN_COMMIT = 8, 18, 22, 25, 26, 28
+METADATA, COMMIT, VERSIONS, INIT, ADD_OFFSETS, END, TXN_COMMIT = 3, 8, 18, 22, 25, 26, 28
 LIMITS = ConnectionLimits()
 STALL_S = LIMITS.stall_s + 0.1
 CLOSED = "penstock_gateway_connections_closed_total"
@@ -103,6 +106,30 @@ async def test_a_stalled_gateway_closes_its_connections_before_it_handles_bytes_
         await until(lambda: not kafka.connections.open_connections)
         assert kafka.world.metric(CLOSED, cause="stalled") == 3
         assert not kafka.world.sequencer.commands
+
+
+async def test_a_stall_cancels_a_request_once_so_that_its_cleanup_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have to release records, or to wait for a thread."""
+    steps: list[str] = []
+
+    async def query(*arguments: Any, **options: Any) -> None:
+        steps.append("begun")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await turns(10)
+            steps.append("cleaned up")
+
+    async with Cluster() as kafka:
+        client = await kafka.connect()
+        monkeypatch.setattr(kafka.world.sequencer, "query", query)
+        client.send(METADATA, 8, encode_request(METADATA, 8, MetadataRequest(topics=None)), 1)
+        await until(lambda: steps == ["begun"])
+        kafka.world.clock.now_s += STALL_S
+        assert await client.until_closed() == b""
+        await until(lambda: not kafka.connections.open_connections)
+        await turns(20)
+        assert steps == ["begun", "cleaned up"]
 
 
 async def test_after_a_stall_requests_that_wait_for_earlier_ones_do_not_begin() -> None:

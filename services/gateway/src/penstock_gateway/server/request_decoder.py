@@ -58,8 +58,8 @@ class RequestDecoder:
                 self.granted_bytes += size_bytes
                 try:
                     async with self._thread_turn:
-                        call = decode_request, header.api_key, header.api_version, frame, position, elements_max
-                        request = await to_the_end(asyncio.to_thread(*call))
+                        arguments = header.api_key, header.api_version, frame, position, elements_max
+                        request = await to_the_end(asyncio.to_thread(decode_request, *arguments))
                 except TooManyElements:
                     if elements_max == steps[-1]:
                         raise

@@ -74,8 +74,8 @@ class TokenVerifiers:
         self._waiting += 1
         try:
             async with self._threads:
-                call = verifier_of_password, mechanism, password, salt, ITERATIONS_MIN
-                return await to_the_end(asyncio.to_thread(*call))
+                arguments = mechanism, password, salt, ITERATIONS_MIN
+                return await to_the_end(asyncio.to_thread(verifier_of_password, *arguments))
         finally:
             self._waiting -= 1
 
