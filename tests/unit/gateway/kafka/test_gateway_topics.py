@@ -7,6 +7,7 @@ import pytest
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.queries.topics import MetadataQuery
 from penstock_gateway.kafka.topic_cache import NAMES_PER_QUERY_MAX, TOPICS_MAX, TopicCache
+from tests.testkit.cancelling import cancelled_after
 from tests.unit.gateway.gateway_fakes import FakeSequencer, turns
 
 
@@ -143,6 +144,26 @@ async def test_when_the_sending_request_is_cancelled_the_next_sends_instead(
     await turns()
     sequencer.hold.set()
     assert "b" in await second
+
+
+@pytest.mark.parametrize("count", range(1, 8))
+async def test_topics_of_a_request_whose_client_has_left_are_not_queried(
+    cache: TopicCache, sequencer: FakeSequencer, count: int
+) -> None:
+    """Clients that come and leave while the sequencers are slow would add up names without an end."""
+    sequencer.add_topic("a")
+    sequencer.hold = asyncio.Event()
+    slow = asyncio.create_task(cache.find(["a"]))
+    await turns()
+    for number in range(3):
+        await cancelled_after(count, cache.find([f"left-{number}"]))
+        await cancelled_after(count, cache.find_ids([bytes([number]) * 16]))
+    following = asyncio.create_task(cache.find(["b"]))
+    await turns()
+    sequencer.hold.set()
+    await asyncio.gather(slow, following)
+    assert names_queried(sequencer) == [["a"], ["b"]]
+    assert not any(query.topic_ids for _, query in sequencer.queries if isinstance(query, MetadataQuery))
 
 
 async def test_very_many_names_are_queried_in_bounded_queries(cache: TopicCache, sequencer: FakeSequencer) -> None:

@@ -2,7 +2,8 @@
 
 import asyncio
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.ids import TopicId
@@ -79,11 +80,10 @@ class TopicCache:
         query = self._unsent
         if query is None:
             query = self._unsent = _SharedQuery()
-        query.names |= dict.fromkeys(names)
-        query.ids |= dict.fromkeys(topic_ids)
-        async with self._query_lock:
-            if not query.is_answered:
-                await self._send(query)
+        with query.joined(names, topic_ids):
+            async with self._query_lock:
+                if not query.is_answered:
+                    await self._send(query)
         if query.failure is not None:
             raise Unavailable(str(query.failure)) from query.failure
         return query
@@ -92,7 +92,7 @@ class TopicCache:
         """Send for all requests that joined; if the sender is cancelled, the next waiting request sends instead."""
         if self._unsent is query:
             self._unsent = None
-        names, ids = list(query.names), list(query.ids)
+        names, ids = query.wanted()
         try:
             for start in range(0, max(len(names), len(ids)), NAMES_PER_QUERY_MAX):
                 end = start + NAMES_PER_QUERY_MAX
@@ -130,5 +130,22 @@ class _SharedQuery:
     def __init__(self) -> None:
         self.is_answered = False
         self.failure: Unavailable | None = None
-        self.names: dict[str, TopicView | None] = {}
-        self.ids: dict[TopicId, TopicView | None] = {}
+        self.names: dict[str, TopicView] = {}
+        self.ids: dict[TopicId, TopicView] = {}
+        self._joined: dict[object, tuple[Sequence[str], Sequence[TopicId]]] = {}
+
+    @contextmanager
+    def joined(self, names: Sequence[str], topic_ids: Sequence[TopicId]) -> Iterator[None]:
+        """Ask for these topics, too, within the block. A request whose client has left asks for none."""
+        request = object()
+        self._joined[request] = names, topic_ids
+        try:
+            yield
+        finally:
+            del self._joined[request]
+
+    def wanted(self) -> tuple[list[str], list[TopicId]]:
+        """The names and the ids of all requests that wait for the answer."""
+        names = itertools.chain.from_iterable(names for names, _ in self._joined.values())
+        ids = itertools.chain.from_iterable(ids for _, ids in self._joined.values())
+        return list(dict.fromkeys(names)), list(dict.fromkeys(ids))
