@@ -16,9 +16,11 @@ from penstock_gateway.fetch.catch_up_throttle import CatchUpSlot
 from penstock_gateway.fetch.limits import FetchLimits, ReadLimits
 from penstock_gateway.fetch.log_reader import Segments
 from penstock_gateway.fetch.prefetch import AHEAD_BYTES_MAX, AHEAD_BYTES_MIN, PARTS_MAX, PLANNED_EXTENTS_MAX, Prefetcher
+from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.response_memory import CATCH_UP_FRACTION, ResponseMemory
 from penstock_gateway.parts import GatewayLimits
 from penstock_gateway.segments.segment_reader import Data
+from tests.testkit.cancelling import turns
 from tests.testkit.fakes.virtual_time import in_virtual_time
 from tests.testkit.waiting import until
 from tests.unit.gateway.gateway_read_world import World, asking, batch_of, partitions_of, values_of
@@ -191,6 +193,25 @@ async def test_a_client_that_only_catches_up_waits_for_its_place_in_the_queue() 
         assert await world.throttle.wait(CatchUpSlot(), SLOW // 10, 0)
         assert partitions_of(await world.fetch(asking({0: 0})))[0].records
         assert world.clock.monotonic_s() - began_s >= 0.09
+
+
+@in_virtual_time
+async def test_clients_that_leave_before_their_turn_delay_no_catch_up_read() -> None:
+    async with opened(bytes_per_second=SLOW) as world:
+        await filled(world)
+        make_data_old(world)
+        world.throttle.record_tailing_read()
+        assert await world.throttle.wait(CatchUpSlot(), SLOW // 4, 0)  # another client has the next quarter of a second
+        for count in range(100):  # at any turn of the loop, some of them in the queue
+            fetch = asyncio.create_task(world.fetch(asking({0: 0})))
+            await turns(count)
+            fetch.cancel()
+            world.client.close()
+            await asyncio.wait([fetch])
+            world.client = Client(host="127.0.0.1", zone="z")
+        began_s = world.clock.monotonic_s()
+        assert partitions_of(await world.fetch(asking({0: 0})))[0].records
+        assert world.clock.monotonic_s() - began_s == pytest.approx(0.25, abs=0.01)
 
 
 async def test_between_two_answers_of_old_data_all_other_tasks_run(world: World) -> None:

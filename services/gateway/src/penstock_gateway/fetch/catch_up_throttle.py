@@ -22,6 +22,8 @@ class CatchUpSlot:
 
     def __init__(self) -> None:
         self.due_s: float | None = None  # None: it is not in the queue
+        self.length_s = 0.0  # of its place in the queue
+        self.ends_with_connection = False  # whether `leave` is called then
 
 
 class CatchUpThrottle:
@@ -76,10 +78,18 @@ class CatchUpThrottle:
         now_s = self._clock.monotonic_s()
         if slot.due_s is None:
             slot.due_s = max(self._next_s, now_s)
-            self._next_s = slot.due_s + size_bytes / self.bytes_per_second
+            slot.length_s = size_bytes / self.bytes_per_second
+            self._next_s = slot.due_s + slot.length_s
         # A place taken before a time without throttling may be later than all other places: then it no longer counts.
         wait_s = min(slot.due_s, self._next_s) - now_s
-        if wait_s <= timeout_s:
-            slot.due_s = None
         await asyncio.sleep(min(wait_s, timeout_s))
-        return wait_s <= timeout_s
+        if wait_s > timeout_s:
+            return False
+        slot.due_s = None
+        return True
+
+    def leave(self, slot: CatchUpSlot) -> None:
+        """Give back the place of a client that has left, so that the clients behind it do not wait for nothing."""
+        if slot.due_s is not None and self._clock.monotonic_s() < slot.due_s < self._next_s:
+            self._next_s -= slot.length_s
+        slot.due_s = None

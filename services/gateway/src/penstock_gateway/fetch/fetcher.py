@@ -212,8 +212,11 @@ class _Fetch:
         """
         timeout_s = self._limits.tailing_queue_timeout_s if has_waiting else self._limits.queue_timeout_s
         size_bytes = min(sum(_wanted_bytes(catch_up)), bytes_max)
-        slot = self._client.part(CatchUpSlot)
-        return await self._log_reader.throttle.wait(slot, size_bytes, 0 if tailing else timeout_s)
+        throttle, slot = self._log_reader.throttle, self._client.part(CatchUpSlot)
+        if not slot.ends_with_connection:
+            slot.ends_with_connection = True
+            self._client.on_close.append(lambda: throttle.leave(slot))
+        return await throttle.wait(slot, size_bytes, 0 if tailing else timeout_s)
 
     async def _read_again(self) -> None:
         """Read partitions again whose segments were deleted: compaction replaced them after the plan was made."""
