@@ -72,7 +72,7 @@ async def metrics() -> Work:
 async def test_the_next_client_waits_for_the_thread_of_one_that_left(
     make: Callable[[], Coroutine[Any, Any, Work]],
 ) -> None:
-    """Each of these may use one thread at a time, because of the memory or the processor time that it takes."""
+    """Each kind of work has one thread at a time, because it takes much memory or processor time."""
     work = await make()
     threads = HeldThreads()
     asyncio.get_running_loop().set_default_executor(threads)

@@ -89,7 +89,7 @@ class CatchUpThrottle:
         return True
 
     def leave(self, slot: CatchUpSlot) -> None:
-        """Give back the place of a client that has left, so that the clients behind it do not wait for nothing."""
+        """Give back the place of a client that has left. Else the clients behind it would wait for nothing."""
         if slot.due_s is not None and self._clock.monotonic_s() < slot.due_s < self._next_s:
             self._next_s -= slot.length_s
         slot.due_s = None
