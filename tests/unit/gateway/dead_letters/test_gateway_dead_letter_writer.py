@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, cast
 
+import msgspec
 import pytest
 from structlog.testing import capture_logs
 
@@ -105,6 +106,27 @@ class StoringFlusher:
         assert isinstance(outcome, SegmentCommitted), outcome
         found = {(run.topic_id, run.partition): done for run, done in zip(built.runs, outcome.runs, strict=True)}
         return Flushed([found[each.topic_id, each.partition][0] for each in flushed], 0)
+
+
+class UndecidedRoute:
+    """A route that decides no request. It ends when the test ends it."""
+
+    def __init__(self) -> None:
+        self.is_over = False
+        self.is_closed = False
+        self.answers: list[asyncio.Future[Flushed]] = []
+
+    def submit(self, flushed: Sequence[FlushBatch], *arguments: Any, **settings: Any) -> "asyncio.Future[Flushed]":
+        self.answers.append(asyncio.get_running_loop().create_future())
+        return self.answers[-1]
+
+    def end(self) -> None:
+        self.is_over = True
+        for answer in self.answers:
+            answer.set_result(Flushed([BatchResult(Rejection.OUTCOME_UNKNOWN)], 0))
+
+    def close(self) -> None:
+        self.is_closed = True
 
 
 class Letters:
@@ -377,6 +399,44 @@ async def test_dead_letters_stay_pending_through_an_outage(letters: Letters, rej
     letters.flusher.rejection = Rejection.NONE
     await letters.writer.write_all()
     assert (letters.pending, offsets_of(await letters.written())) == (0, [b"0"])
+
+
+async def test_a_group_does_not_close_the_route_of_another_group(
+    letters: Letters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other group opens a new route between the end of the old one and the next turn of this group."""
+    await letters.open()
+    await letters.reject(b"a")
+    routes: list[UndecidedRoute] = []
+    may_ask = asyncio.Event()
+    query = letters.world.sequencer.query
+
+    def open_route(on_change: Any) -> UndecidedRoute:
+        routes.append(UndecidedRoute())
+        return routes[-1]
+
+    async def of_two_groups(name: str, asked: Any, view: Any) -> Any:
+        if name == "dead_letters":
+            if asked.group_id == "other":
+                await may_ask.wait()
+            asked = msgspec.structs.replace(asked, group_id=GROUP)
+        answer = await query(name, asked, view)
+        if name == "dead_letter_groups":
+            (group,) = answer.groups
+            answer = msgspec.structs.replace(answer, groups=[group, msgspec.structs.replace(group, group_id="other")])
+        return answer
+
+    monkeypatch.setattr(letters.world.sequencer, "query", of_two_groups)
+    monkeypatch.setattr(letters.flusher, "open_route", open_route)
+    writing = asyncio.create_task(letters.writer.write_all())
+    await until(lambda: routes and routes[0].answers)
+    may_ask.set()
+    routes[0].end()
+    await until(lambda: len(routes) == 2 and any(each.is_closed for each in routes))
+    assert [each.is_closed for each in routes] == [True, False]
+    routes[1].end()
+    await writing
+    assert letters.pending == 1
 
 
 async def test_a_full_cluster_keeps_dead_letters_pending(letters: Letters) -> None:

@@ -199,10 +199,11 @@ class DeadLetterWriter:
                 len(batch), header.record_count, stamped[1].max_timestamp, -1, -1, -1, stamped[1].attributes
             )
             flushed_batches.append(FlushBatch(topic.topic_id, each.partition, meta))
-        if self._route is None or self._route.is_over:
-            self._route = self._flush_router.open_route(lambda: None)
+        route = self._route
+        if route is None or route.is_over:
+            route = self._route = self._flush_router.open_route(lambda: None)
         # Confirmed, because a batch that was given up is written again: no late copy may be committed.
-        flushed = await self._route.submit(
+        flushed = await route.submit(
             flushed_batches,
             payload,
             self._limits.write_timeout_s,
@@ -210,7 +211,7 @@ class DeadLetterWriter:
             is_express=rules.is_express,
         )
         if is_undecided(flushed.results):
-            self._route.close()
+            route.close()  # another group may have opened the next one
         return await self._record(group_id, topic, batches, [each.rejection for each in flushed.results])
 
     async def _record(
