@@ -1,1 +1,1 @@
-"""Tools for tasks that share a budget of bytes, one load or their wake-ups. Imports nothing of Penstock."""
+"""Tools for tasks that share bytes, loads or wake-ups, or that leave no work behind. Imports nothing of Penstock."""
