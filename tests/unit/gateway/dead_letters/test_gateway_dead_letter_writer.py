@@ -404,7 +404,7 @@ async def test_dead_letters_stay_pending_through_an_outage(letters: Letters, rej
 async def test_a_group_does_not_close_the_route_of_another_group(
     letters: Letters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The other group opens a new route between the end of the old one and the next turn of this group."""
+    """The other group opens a new route after the end of the old one, before this group runs again."""
     await letters.open()
     await letters.reject(b"a")
     routes: list[UndecidedRoute] = []
