@@ -18,6 +18,7 @@ from penstock_compactor.config import CompactorConfig
 from penstock_compactor.keys.commits import Commits
 from penstock_compactor.merge.work import MergeLimits
 from penstock_compactor.planning.planner import Choice, Kind
+from tests.testkit.cancelling import turns
 from tests.testkit.waiting import TIMEOUT_S, until
 from tests.unit.compactor.compactor_world import Machine, World, while_running
 
@@ -59,11 +60,6 @@ def flushed(world: World) -> Choice:
     for _ in range(3):
         world.flush((topic_id, 0, ["a"]))
     return Choice(Kind.FLUSHED, world.segments())
-
-
-async def turns(count: int) -> None:
-    for _ in range(count):
-        await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize("again", [None, 0, 1, 2, 3, 4])

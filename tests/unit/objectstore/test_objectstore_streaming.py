@@ -10,6 +10,7 @@ from penstock.contracts.codec import Buffer
 from penstock.objectstore.memory import MemoryStore
 from penstock.objectstore.store import PART_BYTES_MIN, PartedPut
 from penstock.objectstore.streaming import streamed_put
+from tests.testkit.cancelling import turns
 
 
 class SlowParts:
@@ -39,11 +40,6 @@ class SlowParts:
 class SlowStore(MemoryStore):
     async def begin_parts(self, key: str, part_bytes: int) -> SlowParts:  # type: ignore[override]
         return SlowParts(await super().begin_parts(key, part_bytes))
-
-
-async def turns(count: int) -> None:
-    for _ in range(count):
-        await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize("again", [None, 0, 1, 2, 3, 4])

@@ -13,11 +13,7 @@ from penstock.contracts.errors import Invalid
 from penstock.runtime.nats.client import connect_nats
 from penstock.runtime.nats.patched_client import PatchedClient
 from penstock.runtime.nats.subscription import NatsSubscription
-
-
-async def turns(count: int) -> None:
-    for _ in range(count):
-        await asyncio.sleep(0)
+from tests.testkit.cancelling import turns
 
 
 class FakeInner:
