@@ -5,7 +5,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 
-async def turns(count: int) -> None:
+async def turns(count: int = 20) -> None:
     """Let other tasks run for some turns of the loop."""
     for _ in range(count):
         await asyncio.sleep(0)

@@ -56,6 +56,7 @@ from penstock_sequencer.core.security.queries import security
 from penstock_sequencer.core.security.tokens import delegation_tokens
 from penstock_sequencer.core.state.cluster import State, new_state
 from penstock_sequencer.core.topics.client_metrics import client_metrics
+from tests.testkit.cancelling import turns
 from tests.testkit.fakes.clock import ManualClock
 from tests.testkit.fakes.memory_bus import MemoryHub
 from tests.testkit.fakes.virtual_time import CountingEntropy
@@ -442,12 +443,6 @@ async def with_flushes(world: World) -> AsyncIterator[World]:
     yield world
     running.cancel()
     await asyncio.wait({running})
-
-
-async def turns(count: int = 20) -> None:
-    """Run the event loop for so many iterations."""
-    for _ in range(count):
-        await asyncio.sleep(0)
 
 
 def joined(buffers: Sequence[bytes | bytearray | memoryview]) -> bytes:

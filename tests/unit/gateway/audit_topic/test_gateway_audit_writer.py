@@ -13,8 +13,9 @@ from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.records import batches, decode_records, size_bytes
 from penstock_gateway.audit_topic.writer import AuditWriter
 from penstock_gateway.security.audit_trail import AuditEvent, AuditKind, AuditLimits, AuditTrail, NewAuditTopic
+from tests.testkit.cancelling import turns
 from tests.testkit.fakes.virtual_time import CountingEntropy
-from tests.unit.gateway.gateway_fakes import FakeFlusher, World, new_world, turns, with_flushes
+from tests.unit.gateway.gateway_fakes import FakeFlusher, World, new_world, with_flushes
 
 LIMITS = AuditLimits(linger_s=0, retry_s=0, unwritten_max=10)
 

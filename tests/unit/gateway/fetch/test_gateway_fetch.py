@@ -16,8 +16,8 @@ from penstock.objectstore.memory import MemoryStore
 from penstock.segment.keys import segment_key
 from penstock_gateway.fetch.limits import FetchLimits, ReadLimits
 from penstock_gateway.parts import GatewayLimits
+from tests.testkit.cancelling import turns
 from tests.testkit.waiting import until
-from tests.unit.gateway.gateway_fakes import turns
 from tests.unit.gateway.gateway_read_world import (
     START_MS,
     UNSENT_BYTES_MAX,

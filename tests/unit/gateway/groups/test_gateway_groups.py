@@ -62,7 +62,8 @@ from penstock_gateway.handlers.discovery import find_coordinator
 from penstock_gateway.handlers.groups.join_group import NO_SUBSCRIPTION
 from penstock_gateway.kafka.broker_view import node_of
 from penstock_gateway.kafka.error_mapping import CloseConnection
-from tests.unit.gateway.gateway_fakes import LISTENER, World, gateway_presence, new_client, new_world, turns
+from tests.testkit.cancelling import turns
+from tests.unit.gateway.gateway_fakes import LISTENER, World, gateway_presence, new_client, new_world
 from tests.unit.gateway.gateway_wire import ask
 
 FIND_COORDINATOR, JOIN, HEARTBEAT, LEAVE, SYNC = 10, 11, 12, 13, 14

@@ -8,7 +8,8 @@ import pytest
 from penstock.contracts.commands import Command, EndTxn, Outcome, TransactionEnded
 from penstock.contracts.errors import Invalid, Unavailable
 from penstock_gateway.kafka.command_batcher import COMMANDS_MAX, MESSAGE_BYTES_MAX, CommandBatcher
-from tests.unit.gateway.gateway_fakes import FakeSequencer, turns
+from tests.testkit.cancelling import turns
+from tests.unit.gateway.gateway_fakes import FakeSequencer
 
 ENTRY = 7  # the journal sequence of all answers
 

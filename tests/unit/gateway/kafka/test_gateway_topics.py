@@ -7,8 +7,8 @@ import pytest
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.queries.topics import MetadataQuery
 from penstock_gateway.kafka.topic_cache import NAMES_PER_QUERY_MAX, TOPICS_MAX, TopicCache
-from tests.testkit.cancelling import cancelled_after
-from tests.unit.gateway.gateway_fakes import FakeSequencer, turns
+from tests.testkit.cancelling import cancelled_after, turns
+from tests.unit.gateway.gateway_fakes import FakeSequencer
 
 
 @pytest.fixture

@@ -17,9 +17,10 @@ from penstock_gateway.parts import GatewayLimits
 from penstock_gateway.produce.flush_router import first_number_at
 from penstock_gateway.produce.limits import ProduceLimits
 from penstock_gateway.produce.producer_route import Flushed, ProducerRoute
+from tests.testkit.cancelling import turns
 from tests.testkit.fakes.virtual_time import in_virtual_time
 from tests.testkit.waiting import until
-from tests.unit.gateway.gateway_fakes import CLUSTER, FakeFlusher, World, new_world, turns, with_flushes
+from tests.unit.gateway.gateway_fakes import CLUSTER, FakeFlusher, World, new_world, with_flushes
 from tests.unit.gateway.gateway_wire import ask_raw, batch, request_frame
 
 PRODUCE = 0

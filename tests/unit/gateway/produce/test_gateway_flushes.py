@@ -15,8 +15,9 @@ from penstock.contracts.rejections import Rejection
 from penstock_gateway.parts import GatewayLimits
 from penstock_gateway.produce.limits import ProduceLimits
 from penstock_gateway.produce.producer_route import Flushed, ProducerRoute, is_undecided
+from tests.testkit.cancelling import turns
 from tests.testkit.fakes.memory_bus import MemoryBus, MemoryHub, Nothing
-from tests.unit.gateway.gateway_fakes import FakeFlusher, World, gateway_presence, new_world, turns, with_flushes
+from tests.unit.gateway.gateway_fakes import FakeFlusher, World, gateway_presence, new_world, with_flushes
 
 TIMEOUT_S = 30.0
 

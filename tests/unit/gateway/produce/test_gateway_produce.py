@@ -12,7 +12,8 @@ from penstock.kafkawire.api.produce import PartitionProduceData, ProduceRequest,
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock.kafkawire.records import place_batch
 from penstock_gateway.kafka.error_mapping import CloseConnection
-from tests.unit.gateway.gateway_fakes import FakeFlusher, World, new_client, new_world, turns, with_flushes
+from tests.testkit.cancelling import turns
+from tests.unit.gateway.gateway_fakes import FakeFlusher, World, new_client, new_world, with_flushes
 from tests.unit.gateway.gateway_wire import ask, batch
 
 VERSION = 9

@@ -7,8 +7,9 @@ from penstock.contracts.messages import ListenerAddress, Presence
 from penstock.kafkawire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from penstock.runtime.bus.local_first import SharedBus
 from penstock_gateway.kafka.broker_view import leader_for, node_of
+from tests.testkit.cancelling import turns
 from tests.testkit.fakes.memory_bus import MemoryHub
-from tests.unit.gateway.gateway_fakes import LISTENER, FakeFlusher, World, new_client, new_world, turns
+from tests.unit.gateway.gateway_fakes import LISTENER, FakeFlusher, World, new_client, new_world
 from tests.unit.gateway.gateway_wire import ask, batch
 
 OWN = ListenerAddress(LISTENER, "gateway-1.example", 9092)
