@@ -129,12 +129,12 @@ MUTANTS = [
             Change(
                 "penstock_gateway.dead_letters.writer",
                 """\
-        flushed = await self._route.submit(
+        flushed = await route.submit(
 """,
                 """\
         for each in batches:
             await self._end(group_id, each.letters)
-        flushed = await self._route.submit(
+        flushed = await route.submit(
 """,
             )
         ],
