@@ -11,15 +11,22 @@ async def turns(count: int = 20) -> None:
         await asyncio.sleep(0)
 
 
-async def cancelled_after(count: int, work: Coroutine[Any, Any, object]) -> bool:
-    """Run `work` for so many turns, then cancel it and wait for its end. False if it ended by itself before."""
+async def cancelled_after(count: int, work: Coroutine[Any, Any, object], again: int | None = None) -> bool:
+    """Run `work` for so many turns, then cancel it and wait for its end. False if it ended by itself before.
+
+    After `again` more turns it is cancelled once more.
+    """
     task = asyncio.create_task(work)
     for _ in range(count):
         if task.done():
             break
         await asyncio.sleep(0)
     was_running = task.cancel()
+    if again is not None:
+        await turns(again)
+        task.cancel()
     await asyncio.wait([task])
     if not task.cancelled():
         task.result()
+        assert not was_running, "the cancellation was swallowed"
     return was_running

@@ -18,7 +18,7 @@ from penstock_compactor.config import CompactorConfig
 from penstock_compactor.keys.commits import Commits
 from penstock_compactor.merge.work import MergeLimits
 from penstock_compactor.planning.planner import Choice, Kind
-from tests.testkit.cancelling import turns
+from tests.testkit.cancelling import cancelled_after, turns
 from tests.testkit.waiting import TIMEOUT_S, until
 from tests.unit.compactor.compactor_world import Machine, World, while_running
 
@@ -72,15 +72,8 @@ async def test_a_job_that_is_cancelled_at_any_moment_releases_its_lease(world: W
             await turns(2)
 
     for count in itertools.count():
-        running = asyncio.create_task(job())
-        await turns(count)
-        if running.done():
+        if not await cancelled_after(count, job(), again):
             break
-        running.cancel()
-        if again is not None:
-            await turns(again)
-            running.cancel()
-        await asyncio.wait([running])
         assert not world.machine.state.leases, f"cancelled after {count} turns"
     assert count > 5, "it was cancelled in its lease, its block and its release"
 

@@ -10,7 +10,7 @@ from penstock.contracts.codec import Buffer
 from penstock.objectstore.memory import MemoryStore
 from penstock.objectstore.store import PART_BYTES_MIN, PartedPut
 from penstock.objectstore.streaming import streamed_put
-from tests.testkit.cancelling import turns
+from tests.testkit.cancelling import cancelled_after, turns
 
 
 class SlowParts:
@@ -52,14 +52,7 @@ async def test_an_upload_that_is_cancelled_at_any_moment_is_aborted(again: int |
             await put.write(bytes(2 * PART_BYTES_MIN + 1))
 
     for count in itertools.count(1):
-        uploading = asyncio.create_task(upload(f"key-{count}"))
-        await turns(count)
-        if uploading.done():
+        if not await cancelled_after(count, upload(f"key-{count}"), again):
             break
-        uploading.cancel()
-        if again is not None:
-            await turns(again)
-            uploading.cancel()
-        await asyncio.wait([uploading])
-        assert uploading.cancelled() and not await store.unfinished(""), f"cancelled after {count} turns"
+        assert not await store.unfinished(""), f"cancelled after {count} turns"
     assert count > 10
