@@ -135,7 +135,8 @@ async def test_a_job_whose_jvm_is_gone_can_be_cancelled(world: World) -> None:
     assert not world.machine.state.leases
 
 
-async def test_a_stop_does_not_wait_long_for_sequencers_that_are_gone(world: World) -> None:
+@pytest.mark.parametrize("ends", [False, True])
+async def test_a_stop_does_not_wait_long_for_sequencers_that_are_gone(world: World, ends: bool) -> None:
     """As in a stop of a whole cluster. The drain has a deadline, and one that is late is an error."""
     segment_ids = flushed(world).segment_ids
     machine = world.machine
@@ -143,11 +144,12 @@ async def test_a_stop_does_not_wait_long_for_sequencers_that_are_gone(world: Wor
 
     async def job() -> None:
         async with world.client().leased(segment_ids):
-            await asyncio.Event().wait()
+            await (turns(2) if ends else asyncio.Event().wait())
 
     for count in range(1, 9):
         running = asyncio.create_task(job())
         await turns(count)
+        assert ReleaseJob not in machine.deadlines_s, "it is cancelled before its release"
         running.cancel()
         await asyncio.wait([running])
         assert machine.deadlines_s.pop(ReleaseJob) * 1000 <= CompactorConfig().drain_deadline_ms / 2

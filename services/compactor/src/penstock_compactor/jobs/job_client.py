@@ -78,22 +78,17 @@ class JobClient:
         try:
             await self._lease(job_id, segment_ids)
         except asyncio.CancelledError:
-            # The sequencers may have given the lease already.
-            await self._release(job_id, self._limits.cancelled_release_s)
+            await self._release(job_id)  # the sequencers may have given the lease already
             raise
         renewing = asyncio.create_task(self._renew(job_id, segment_ids))
-        release_s = self._limits.command_deadline_s
         try:
             yield job_id
-        except asyncio.CancelledError:
-            release_s = self._limits.cancelled_release_s
-            raise
         finally:
             renewing.cancel()
             try:
                 await asyncio.wait([renewing])  # a renewal after the release would lease the segments again
             finally:
-                await self._release(job_id, release_s)
+                await self._release(job_id)
 
     def journal_clock(self) -> JournalClock:
         """The clock of the outputs of a job that was just leased."""
@@ -142,7 +137,10 @@ class JobClient:
             except (NotLeased, Unavailable) as error:
                 log.warning("job_lease_not_renewed", job=job_id, reason=str(error))
 
-    async def _release(self, job_id: str, deadline_s: float) -> None:
+    async def _release(self, job_id: str) -> None:
+        task = asyncio.current_task()
+        is_cancelled = task is not None and task.cancelling() > 0
+        deadline_s = self._limits.cancelled_release_s if is_cancelled else self._limits.command_deadline_s
         release = ReleaseJob(self._clock.now_ms(), job_id, self._holder)
         try:
             await self._request(release, deadline_s)
